@@ -1,4 +1,5 @@
-# The HTTP service: `docker build -t ttopt . && docker run --rm -p 8000:8000 ttopt`.
+# The HTTP service: `docker build -t ttopt . && docker run --rm --name ttopt -p 8000:8000 ttopt`, and
+# `docker exec ttopt ttopt keys add me` for a key, which everybody needs: in a container nobody is on the same machine.
 # It needs no writable disk but /tmp and its volume: add `--read-only --tmpfs /tmp --cap-drop ALL`, and
 # `-v ttopt:/var/lib/ttopt` so that jobs outlive the container.
 FROM python:3.12-slim AS build
@@ -14,7 +15,7 @@ FROM python:3.12-slim
 COPY --from=build /opt/ttopt /opt/ttopt
 RUN install -d -o 10001 -g 10001 /var/lib/ttopt
 ENV PATH=/opt/ttopt/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
-    TTOPT_STORE=sqlite:////var/lib/ttopt/jobs.sqlite TTOPT_LOG=json,time,service=info
+    TTOPT_STORE=sqlite:////var/lib/ttopt/jobs.sqlite TTOPT_KEYS=always TTOPT_LOG=json,time,service=info
 VOLUME /var/lib/ttopt
 USER 10001:10001
 WORKDIR /tmp

@@ -10,7 +10,6 @@ import hashlib
 import ipaddress
 import math
 import secrets
-import socket
 import time
 from dataclasses import dataclass
 
@@ -20,11 +19,12 @@ from limits.strategies import MovingWindowRateLimiter
 from sqlalchemy import insert, select, update
 from starlette.requests import HTTPConnection
 
+from api.foreign_pages import check_page
 from api.jobs.database import Database
 from api.jobs.store import Quota
 from api.jobs.tables import KEYS
-from api.problems import ForeignPageError, RateError, UnauthorizedError
-from api.settings import Settings
+from api.problems import RateError, UnauthorizedError
+from api.settings import Network, Settings
 from optimizer.errors import OptionError
 
 ANONYMOUS = ""
@@ -33,8 +33,8 @@ KEY_BYTES = 32
 KNOWN_SECONDS = 5.0
 """For so long a key that was revoked may still be taken."""
 LONGEST_NAME = 64
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""Headers of proxies: who comes through one is not on this machine."""
+PROXY_HEADERS, FORWARDED = ("forwarded", "x-real-ip", "via"), "x-forwarded-"
+"""Headers of proxies, and how others begin: who comes through one is not on this machine."""
 
 
 @dataclass(frozen=True)
@@ -121,25 +121,34 @@ class Gate:
 
     def admit(self, request: HTTPConnection) -> Caller:
         """Who asks. UnauthorizedError without a valid key where one is needed, RateError where they ask too often."""
-        secret = _secret(request)
-        key = None if secret is None else self._known.get(_digest(secret))
-        if key is None and (secret is not None or self._needs_key(request)):
-            raise UnauthorizedError(
-                "this is no valid API key" if secret else "this service wants an API key", node="Authorization"
-            )
+        settings, key = self._settings, self._key(request)
         if key is None:
-            _check_browser(request)
-        settings = self._settings
-        address = request.client.host if request.client else ""
-        if key is None:
-            self._count(f"address {address}", settings.rate_per_minute)
+            if self._needs_key(request):
+                raise UnauthorizedError("this service wants an API key", node="Authorization")
+            check_page(request, settings.hosts)
+            self._count(f"address {request.client.host if request.client else ''}", settings.rate_per_minute)
             return Caller(ANONYMOUS, Quota(settings.queue_limit, settings.max_open_jobs))
         self._count(f"key {key.name}", _first(key.rate_per_minute, settings.rate_per_minute))
         return Caller(key.name, Quota(settings.queue_limit, _first(key.max_open_jobs, settings.max_open_jobs)))
 
+    def check_onlooker(self, request: HTTPConnection) -> None:
+        """Let anybody in but pages of other sites. UnauthorizedError for a key that is none."""
+        if self._key(request) is None:
+            check_page(request, self._settings.hosts)
+
+    def _key(self, request: HTTPConnection) -> Key | None:
+        """The key that a request names; UnauthorizedError if that is not valid."""
+        secret = _secret(request)
+        if secret is None:
+            return None
+        key = self._known.get(_digest(secret))
+        if key is None:
+            raise UnauthorizedError("this is no valid API key", node="Authorization")
+        return key
+
     def _needs_key(self, request: HTTPConnection) -> bool:
         if self._settings.keys == "auto":
-            return bool(self._known) and not _is_local(request)
+            return not _is_local(request, self._settings.trusted_proxies)
         return self._settings.keys == "always"
 
     def _count(self, who: str, per_minute: int) -> None:
@@ -169,38 +178,17 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _check_browser(request: HTTPConnection) -> None:
-    """ForeignPageError for what a page of somebody else has a browser ask, which needs no key where the browser runs.
+def _is_local(request: HTTPConnection, proxies: tuple[Network, ...]) -> bool:
+    """Whether a request comes from this machine, and not through a proxy on it.
 
-    A page may send requests to any address, or have its own name stand for this machine's address to read the answers.
+    What a proxy would say of others is no proof, and is taken as one only against its sender.
     """
-    headers = request.headers
-    is_visit = headers.get("sec-fetch-mode") == "navigate" and request.scope.get("method") == "GET"
-    if headers.get("sec-fetch-site") == "cross-site" and not is_visit:
-        raise ForeignPageError("this comes from a page of another site", node="Sec-Fetch-Site")
-    host = headers.get("host")
-    if host is not None and _is_local(request) and not _names_this_machine(host):
-        raise ForeignPageError(
-            f"'{host}' is no name by which this machine asks itself without a key",
-            node="Host",
-            alternatives=("localhost", "127.0.0.1", "[::1]", socket.gethostname()),
-        )
-
-
-def _names_this_machine(host: str) -> bool:
-    name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return name.lower().rstrip(".") in ("localhost", socket.gethostname().lower())
-    return True
-
-
-def _is_local(request: HTTPConnection) -> bool:
-    """Whether a request comes from this machine, and not through a proxy on it."""
-    if request.client is None or any(name in request.headers for name in FORWARDED):
+    forwarded = any(name in PROXY_HEADERS or name.startswith(FORWARDED) for name in request.headers)
+    if request.client is None or forwarded:
         return False
     try:
-        return ipaddress.ip_address(request.client.host).is_loopback
+        address = ipaddress.ip_address(request.client.host)
     except ValueError:
         return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback and not any(address in network for network in proxies)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api import problems
 from api.answers import HeadAsGet
@@ -61,6 +62,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(OneLength)
     app.add_middleware(RequestLog, metrics=desk.metrics)
     app.add_middleware(HeadAsGet)
+    if chosen.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(map(str, chosen.trusted_proxies)))
     problems.install(app)
     app.state.routers = [part.router for part in (health, optimize, jobs, results, catalogue, page)]
     for router in app.state.routers:

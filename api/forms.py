@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -12,9 +11,13 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from api.tasks.models import OPTIONS_BYTES, too_many_options
 from optimizer.errors import FormatError, OptionError
+from optimizer.json_document import decoded
 
 OPTIONS_FIELD = "options"
+TOO_LONG = "Part exceeded"
+"""How the parser begins to say that a field, which is no file, is too long."""
 PIECE_BYTES = 64 * 1024
 CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "latin-1")
 
@@ -59,10 +62,15 @@ async def _read(file: BinaryIO, content_type: str, fields: Fields) -> Form:
         )
     most_files = len(fields.required) + len(fields.optional)
     headers = Headers({"content-type": content_type})
-    parser = MultiPartParser(headers, _pieces(file), max_files=most_files, max_fields=most_files + 1)
+    most_fields = most_files + 1
+    parser = MultiPartParser(
+        headers, _pieces(file), max_files=most_files, max_fields=most_fields, max_part_size=OPTIONS_BYTES
+    )
     try:
         form = await parser.parse()
     except MultiPartException as error:
+        if error.message.startswith(TOO_LONG):
+            raise too_many_options() from error
         raise FormatError(f"not a readable multipart body: {error.message}", node="body") from error
     try:
         return _checked(form, fields)
@@ -93,10 +101,7 @@ async def _pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 def _options_object(text: object) -> dict[str, Any]:
-    try:
-        record = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError) as error:
-        raise OptionError(f"'options' is not JSON: {error}", node="body") from error
+    record = decoded(text, "options") if isinstance(text, str) else None
     if not isinstance(record, dict):
         raise OptionError("'options' must be a JSON object in a plain form field", node="body")
     return record

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy import select
 
 from api.jobs.database import Database
-from api.jobs.records import Job, State
+from api.jobs.records import LATEST, Facts, Job, State
+from api.jobs.room import taken_bytes
+from api.jobs.rows import shown_facts
 from api.jobs.store import JobStore
 from api.jobs.tables import JOBS, WORKERS
 
@@ -41,7 +42,7 @@ class Metrics:
         self._processes: dict[str, int] = {}
         """Losses counted already: programs of this server, and solver processes by the name of their program."""
         self._warm = Gauge("ttopt_warm_slots", "Solver processes that are ready or at work.", registry=into)
-        self._stored = Gauge("ttopt_store_bytes", "Bytes of models and results.", registry=into)
+        self._stored = Gauge("ttopt_store_bytes", "What jobs, models and results take.", registry=into)
         self._since = time.time()
         self._seen: dict[str, float] = {}
         """Jobs that were counted, by when they were finished, as long as they may be found again."""
@@ -59,32 +60,32 @@ class Metrics:
             if state == State.QUEUED:
                 self._depth.set(count)
         self._warm.set(warm)
-        self._stored.set(store.contents.total_bytes())
         with database.reading() as connection:
+            self._stored.set(taken_bytes(connection))
             lost = {name: int(count) for name, count in connection.execute(select(WORKERS.c.id, WORKERS.c.lost))}
             done = select(JOBS.c.id, JOBS.c.state, JOBS.c.kind, JOBS.c.facts, JOBS.c.attempts, JOBS.c.finished_at)
-            rows = connection.execute(done.where(JOBS.c.finished_at > self._since - OVERLAP_SECONDS)).all()
+            lately = JOBS.c.finished_at.between(self._since - OVERLAP_SECONDS, LATEST)
+            rows = connection.execute(done.where(lately)).all()
         new = sum(count - self._processes.get(name, 0) for name, count in lost.items())
         self._restarts.inc(restarts - self._programs + new)
         self._programs, self._processes = restarts, lost
         for job_id, state, kind, facts, attempts, finished_at in rows:
             if job_id not in self._seen:
                 self._seen[job_id] = finished_at
-                self._count(state, kind, json.loads(facts or "{}"), attempts)
+                self._count(state, kind, shown_facts(f"job {job_id}", facts), attempts)
         self._since = max([self._since, *(row[-1] for row in rows)])
         self._seen = {job: at for job, at in self._seen.items() if at > self._since - OVERLAP_SECONDS}
 
-    def _count(self, state: str, kind: str, facts: dict[str, object], attempts: int) -> None:
+    def _count(self, state: str, kind: str, facts: Facts, attempts: int) -> None:
         self._finished.labels(state, kind).inc()
         if not attempts:
             return  # its result was known
-        stages = facts.get("stages_s")
-        for stage, seconds in stages.items() if isinstance(stages, dict) else ():
-            self._stages.labels(stage).observe(seconds)
-        if isinstance(facts.get("seconds"), float):
-            self._seconds.labels(kind).observe(float(str(facts["seconds"])))
-        if facts.get("gap") is not None:
-            self._gap.observe(float(str(facts["gap"])))
+        for stage, stage_seconds in facts.get("stages_s", {}).items():
+            self._stages.labels(stage).observe(stage_seconds)
+        if (seconds := facts.get("seconds")) is not None:
+            self._seconds.labels(kind).observe(seconds)
+        if (gap := facts.get("gap")) is not None:
+            self._gap.observe(gap)
 
     def text(self) -> bytes:
         """The exposition format of Prometheus."""

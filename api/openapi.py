@@ -124,13 +124,13 @@ _IDEMPOTENCY = _parameter(
 )
 _ANY_CALL = {
     "_401": "the service wants an API key",
+    "_403": "a page of another site has a browser ask without a key, or an option is not for clients to choose",
     "_429": "the caller asks too often, the queue is full, or too many bodies are on their way",
     "_500": "a defect",
     "_503": "the store cannot be used, or the service is about to end",
 }
 _BODY_PROBLEMS = _problems(
     _400="the body is not a model or document",
-    _403="an option that the operator does not let clients choose",
     _408="the body does not keep the least pace",
     _413="the body or the graph exceeds a limit, or the work on it the memory of a worker",
     _415="the body is compressed",

@@ -64,18 +64,21 @@ class TooSlowError(TtoptError):
     http_status = 408
 
 
-class SpoolError(TtoptError):
-    """The folder for bodies and answers cannot be written; this is the operator's to mend."""
-
-    code = "no-room"
-    http_status = 503
-
-
 class StoreError(TtoptError):
     """The store of jobs cannot be used; this is the operator's to mend."""
 
     code = "no-store"
     http_status = 503
+
+
+class NoRoomError(StoreError):
+    """The store has no room for what is to go into it."""
+
+
+class DamagedError(TtoptError):
+    """A row of the store does not say what it should."""
+
+    code = "internal"
 
 
 class ForeignPageError(TtoptError):
@@ -157,8 +160,8 @@ class DrainingError(TtoptError):
 
 
 def members_of(error: TtoptError) -> Members:
-    """What a deliberate error says to a client."""
-    return {
+    """What a deliberate error says to a client, in text and numbers that can be written."""
+    members: Members = {
         "status": error.http_status,
         "code": error.code,
         "detail": as_fields(error.message),
@@ -166,6 +169,7 @@ def members_of(error: TtoptError) -> Members:
         "limit": error.limit,
         "alternatives": list(error.alternatives),
     }
+    return {name: _writable(value) for name, value in members.items()}
 
 
 def parked(attempts: int) -> Members:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -20,6 +22,7 @@ from api.workers.program import WorkerProgram, new_name
 from optimizer import logs
 from optimizer.errors import OptionError
 
+KEYS = PREFIX + "KEYS"
 HEAD_BYTES = 64 * 1024
 """Of a request's head that has not arrived whole."""
 OTHER_DESCRIPTORS = 256
@@ -38,10 +41,18 @@ def settings(workers: int | None = None, store: str | None = None) -> Settings:
 def serve(host: str, port: int, chosen: Settings) -> None:
     """Serve until a signal ends it; jobs under way get the time to end that the settings give them.
 
-    OptionError or StoreError if the store cannot be used.
+    OptionError if that would open the service to other machines without anybody having said so; OptionError or
+    StoreError if the store cannot be used.
     """
     app = create_app(chosen)
-    app.state.desk.database.migrate()
+    database: Database = app.state.desk.database
+    database.migrate()
+    if opens_to_strangers(host, chosen, database):
+        raise OptionError(
+            "there are no API keys, so that the service is for this machine alone, and others would reach this address",
+            node="--host",
+            alternatives=("127.0.0.1", "ttopt keys add NAME", f"{KEYS}=always", f"{KEYS}=never, which lets in anybody"),
+        )
     config = uvicorn.Config(
         app,
         host=host,
@@ -51,6 +62,8 @@ def serve(host: str, port: int, chosen: Settings) -> None:
         access_log=not logs.room("service").tells_info,
         http=GuardedProtocol,
         ws="none",
+        # By itself uvicorn believes whoever comes from this machine; the application asks those the operator names.
+        proxy_headers=False,
         h11_max_incomplete_event_size=HEAD_BYTES,
         loop="asyncio",
         server_header=False,
@@ -59,6 +72,17 @@ def serve(host: str, port: int, chosen: Settings) -> None:
     )
     _allow_descriptors(chosen)
     _Server(config, app.state.desk).run()
+
+
+def opens_to_strangers(host: str, chosen: Settings, database: Database) -> bool:
+    """Whether other machines would reach a service for which nobody has made a key, nor said that it is so meant."""
+    return chosen.keys == "auto" and not is_loopback(host) and not KeyStore(database).all()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches a server that listens on this address or name."""
+    found = socket.getaddrinfo(host or "0.0.0.0", None, type=socket.SOCK_STREAM)
+    return all(ipaddress.ip_address(str(address[0])).is_loopback for *_, address in found)
 
 
 def work(chosen: Settings) -> None:

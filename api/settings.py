@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.types import StringConstraints
 
 from optimizer.errors import OptionError
 
@@ -17,6 +19,15 @@ MEMORY_SHARE = 0.75
 """Of the machine's memory, what all workers together may take unless a setting says otherwise."""
 LEAST_WORKER_BYTES = 2 * 1024**3
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+Network = IPv4Network | IPv6Network
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", to_lower=True)]
+
+
+def _words(value: object) -> object:
+    """The parts of a list that is one text in the environment."""
+    return [word for word in value.replace(",", " ").split() if word] if isinstance(value, str) else value
 
 
 class Settings(BaseModel):
@@ -46,7 +57,13 @@ class Settings(BaseModel):
     store_bytes: int = Field(default=16 * 1024**3, ge=1, description="what models and results in the store may take")
     keys: Literal["auto", "always", "never"] = Field(
         default="auto",
-        description="who needs an API key: always everybody; auto: once there is a key, everybody but this machine",
+        description="who needs an API key: always everybody; auto: everybody but this machine; never: nobody",
+    )
+    hosts: Annotated[tuple[HostName, ...], BeforeValidator(_words)] = Field(
+        default=(), description="names by which the service is asked without a key, besides localhost and the machine's"
+    )
+    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_words)] = Field(
+        default=(), description="addresses and networks of proxies whose X-Forwarded-For and -Proto are believed"
     )
     rate_per_minute: int = Field(default=0, ge=0, description="requests per minute of a key or address; 0: no limit")
     max_open_jobs: int = Field(default=0, ge=0, description="waiting and running jobs of a key; 0: no limit")
@@ -110,7 +127,8 @@ class Settings(BaseModel):
     def to_environment(self) -> dict[str, str]:
         """Variables from which `from_environment` makes these settings."""
         values = {name: getattr(self, name) for name in _names()}
-        return {PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
+        texts = {name: " ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in values.items()}
+        return {PREFIX + name.upper(): str(text) for name, text in texts.items() if text is not None}
 
 
 def machine_bytes(cgroup_limit: Path = CGROUP_LIMIT) -> int:

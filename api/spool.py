@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,8 @@ from types import TracebackType
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
-from api.problems import BusyError, SpoolError, TooSlowError
+from api.disk import disk_room, temporary_file
+from api.problems import BusyError, TooSlowError
 from api.settings import Settings
 from optimizer.errors import LimitError
 
@@ -74,11 +74,7 @@ class Spool:
 
     def file(self) -> SpooledFile:
         """An empty file; SpoolError if the folder takes none."""
-        try:
-            # Unbuffered, and where the file system can do that without ever having a name.
-            return SpooledFile(self, tempfile.TemporaryFile(dir=self._folder, buffering=0))
-        except OSError as error:
-            raise SpoolError(f"the spool folder takes no file: {error.strerror}") from error
+        return SpooledFile(self, temporary_file(self._folder))
 
     @contextmanager
     def _upload(self) -> Iterator[None]:
@@ -226,8 +222,6 @@ class _Watch:
 
 def _write(descriptor: int, piece: bytes) -> None:
     view = memoryview(piece)
-    try:
+    with disk_room():
         while view:
             view = view[os.write(descriptor, view) :]
-    except OSError as error:
-        raise SpoolError(f"the spool folder takes no more: {error.strerror}") from error

@@ -15,7 +15,9 @@ from fastapi import Request
 
 import api
 from api.access import Caller
+from api.disk import disk_room
 from api.forms import Fields, read_form
+from api.jobs.contents import Source
 from api.jobs.desk import Desk
 from api.jobs.identities import digest_of, digest_of_file
 from api.jobs.records import Job, Outcome, Submission, Task
@@ -23,7 +25,7 @@ from api.jobs.store import JobStore
 from api.permissions import Permissions
 from api.problems import EncodingError
 from api.settings import Settings
-from api.tasks.models import FORM, is_json, media_type
+from api.tasks.models import FORM, LONGEST_NAME, bounded, is_json, media_type
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.option_text import option_infos, parse_option
 from optimizer.options import Options
@@ -33,7 +35,6 @@ NAME, PRIORITY, WAIT = "name", "priority", "wait"
 BESIDE_OPTIONS = (NAME, PRIORITY, WAIT)
 """Query parameters that are no options."""
 LARGEST_PRIORITY = 10
-LONGEST_NAME = 200
 LONGEST_TYPE = 300
 MODEL_FORM = Fields()
 IDEMPOTENCY = "Idempotency-Key"
@@ -132,7 +133,7 @@ def _hand_in(
     store: JobStore, caller: Caller, query: Query, task: Task, fields: Fields, body: int, wants_job: bool
 ) -> Job | Outcome:
     """What `take_in` does once the body is there; it waits for disk and database."""
-    with ExitStack() as open_files:
+    with disk_room(), ExitStack() as open_files:
         bodies = [body]
         if media_type(task.content_type) == FORM:
             bodies, task = _opened(body, task, fields, open_files)
@@ -145,9 +146,8 @@ def _hand_in(
         known = None if wants_job else store.known(asked.natural_key)
         if known is not None:
             return known
-        digests = zip(bodies, asked.digests, strict=True)
-        contents = [store.contents.put_file(body, sha256, compress=False) for body, sha256 in digests]
-    return store.submit(replace(asked, bodies=tuple(content.id for content in contents)), caller.quota)
+        sources = [Source.plain(body, sha256) for body, sha256 in zip(bodies, asked.digests, strict=True)]
+        return store.take_in(asked, sources, caller.quota)
 
 
 def _submission(caller: Caller, query: Query, task: Task, digests: Sequence[str]) -> Submission:
@@ -185,7 +185,7 @@ def _checked(task: Task) -> Task:
 
     A JSON body may hold options of its own, which count less: then only those beside it are looked at here.
     """
-    chosen = Options.from_mapping(task.options)
+    chosen = Options.from_mapping(bounded(task.options))
     task.permissions.check(chosen)
     if is_json(media_type(task.content_type)):
         return replace(task, content_type="application/json")

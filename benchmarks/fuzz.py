@@ -23,9 +23,11 @@ TARGETS = {
     "json": ("fuzzing.json_graphs", "JsonTarget"),
     "onnx": ("fuzzing.onnx_models", "OnnxTarget"),
     "plans": ("fuzzing.plan_corruptions", "PlanTarget"),
+    "documents": ("fuzzing.documents", "DocumentTarget"),
     "http": ("fuzzing.http_requests", "HttpTarget"),
     "kernel": ("fuzzing.kernel_programs", "KernelTarget"),
     "asm": ("fuzzing.asm_programs", "AsmTarget"),
+    "asm-kernels": ("fuzzing.random_kernels", "RandomKernelTarget"),
 }
 
 

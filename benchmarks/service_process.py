@@ -29,14 +29,21 @@ class Service:
     """A context manager; inside it the service answers at `url`, through every restart."""
 
     def __init__(
-        self, folder: Path, workers: int, store: str = "", ready: bool = True, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        workers: int,
+        store: str = "",
+        ready: bool = True,
+        settings: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
-        """`ready`: whether to wait until a worker is; else until the server answers."""
+        """`ready`: whether to wait until a worker is; else until the server answers. `host`: where it listens."""
         self._settings = {"TTOPT_MAX_PEER_CONNECTIONS": "1000", **(settings or {})}
         self._waits_for = "readyz" if ready else "healthz"
         self._log = folder / "service.log"
         self.store = store or f"sqlite:///{folder / 'jobs.sqlite'}"
         self._workers = workers
+        self._host = host
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -60,7 +67,7 @@ class Service:
             sys.stderr.write(self._log.read_text(errors="replace")[-4000:])
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", "optimizer.cli", "serve", "--host", self._host, "--port", str(self.port)]
         command += ["--workers", str(self._workers), "--store", self.store]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **self._settings})

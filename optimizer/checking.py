@@ -30,7 +30,6 @@ def check_record(
     backend = create(name, result.device, result.options.l1_small_bytes)
     if isinstance(backend, ProgramRunner):
         record = _replay_record(result, backend)
-        own: list[Error] = []
     else:
         cached = CachedOpModel(backend)
         report = verify(result, cached)
@@ -55,13 +54,14 @@ def check_record(
 
 def _misstated(result: OptimizedGraph, model: OpModel, report: VerifyReport, same_opmodel: bool) -> list[Error]:
     """What a result that verifies states otherwise than it is."""
-    from optimizer.verify import figures, plan_records
+    from optimizer.verify import figures, option_rules, plan_records
 
     stated = figures.Stated(result, model, report, *_kernels(result))
     return [
         *figures.compared(stated, same_opmodel),
         *plan_records.chains(result),
         *plan_records.reservations(result),
+        *option_rules.broken_options(result),
     ]
 
 
@@ -78,8 +78,10 @@ def _add_model(record: dict[str, Any], result: OptimizedGraph, model: Path | byt
 def _not_checked(result: OptimizedGraph, opmodel: str, with_model: bool) -> list[str]:
     """What the record's `ok` says nothing of."""
     from optimizer.verify.figures import NOT_RECOMPUTED
+    from optimizer.verify.option_rules import options_not_seen
 
     found = [] if with_model else ["whether the graph computes the model: only with --model"]
+    found += options_not_seen(result, with_model)
     if not result.summary_json():
         return [*found, "the document states no figures"]
     if opmodel != result.options.opmodel:
@@ -90,14 +92,17 @@ def _not_checked(result: OptimizedGraph, opmodel: str, with_model: bool) -> list
 def _replay_record(result: OptimizedGraph, model: OpModel) -> dict[str, Any]:
     """As `check_record`, from a replay; `l1` compares the plan's L1 with the real one, step by step."""
     from optimizer.replay import replay
+    from optimizer.verify.option_rules import broken_options
 
     own = verify(result, _model(result, "analytical"))
     report = replay(result, model, {step.op: step for step in own.steps})
     errors = [{"op": step.op, "message": step.message} for step in report.failures]
     if report.stopped_at is not None:
         errors.append({"op": report.stopped_at, "message": "the replay could not go on after this op"})
+    broken = list(broken_options(result)) if own.ok else []
+    errors += _errors(broken)
     return {
-        "ok": report.ok,
+        "ok": report.ok and not broken,
         "steps": len(report.steps),
         "errors": errors,
         "peak_l1_bytes": report.peak_l1_bytes,

@@ -1,22 +1,34 @@
-"""A hard end for a run with a time limit, for entrances that have a process's main thread to themselves."""
+"""How far past its limit a run may go, and its hard end where it has a process's main thread."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from optimizer.errors import TimeLimitError
 
-GRACE_SHARE, GRACE_S = 0.25, 1.0
-"""How far past its limit a run may go while it writes down the plan that it has."""
+GRACE_SHARE, GRACE_S = 0.1, 2.0
+"""What is promised: a run ends within this share of its limit past it, or so many seconds, whichever is more."""
+LAST_SHARE = 0.6
+"""Of that grace, after which whatever still works is ended; the rest is for writing down what there is."""
+REPEATED_S = 0.5
+"""After which it is ended again, where a library lost the first end, or a policy took it for that of its search."""
+
+
+def last_moment_s(time_limit_s: float) -> float:
+    """Seconds after its beginning when what a run does is ended."""
+    return min(time_limit_s + LAST_SHARE * max(GRACE_SHARE * time_limit_s, GRACE_S), threading.TIMEOUT_MAX)
 
 
 @contextmanager
-def hard_deadline(time_limit_s: float | None) -> Iterator[None]:
-    """TimeLimitError inside the block once `time_limit_s` and its grace are over.
+def hard_deadline(
+    time_limit_s: float | None, spent_s: float = 0.0, told: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """TimeLimitError inside the block at the last moment of a run that began `spent_s` ago; `told` is called before.
 
     The stages of a run end by themselves when they are asked; this is for what does not ask, a library's inference over
     a large graph for one. Python delivers signals to the main thread only: in another thread there is no hard end.
@@ -26,12 +38,18 @@ def hard_deadline(time_limit_s: float | None) -> Iterator[None]:
         return
 
     def end(_signum: int, _frame: FrameType | None) -> None:
+        told()
         raise TimeLimitError(f"time limit of {time_limit_s:g} s reached: nothing to return", limit=time_limit_s)
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, min(time_limit_s * (1 + GRACE_SHARE) + GRACE_S, threading.TIMEOUT_MAX))
+    handler, began = signal.signal(signal.SIGALRM, end), time.monotonic()
+    first_s = max(last_moment_s(time_limit_s) - spent_s, 1e-3)
+    outer_s, outer_interval_s = signal.setitimer(signal.ITIMER_REAL, first_s, REPEATED_S)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        while signal.getsignal(signal.SIGALRM) is end:
+            with suppress(TimeLimitError):  # a further end that came while what was ended fell apart
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                signal.signal(signal.SIGALRM, handler)
+        if outer_s:
+            signal.setitimer(signal.ITIMER_REAL, max(outer_s - (time.monotonic() - began), 1e-3), outer_interval_s)

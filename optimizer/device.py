@@ -6,7 +6,6 @@ The preset figures were read from tt-metal 0.81.1 (allocator statistics of a dev
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import resources
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.json_document import decoded, read_text
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 
@@ -154,11 +154,9 @@ class DeviceSpec:
             return _preset(name_or_path)
         path = Path(name_or_path)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = decoded(read_text(path), name_or_path)
         except OSError as error:
             raise FormatError(f"cannot read board file: {error.strerror}", node=name_or_path) from error
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"not a JSON board file: {error}", node=name_or_path) from error
         return DeviceSpec.from_json(record, name_or_path)
 
 
@@ -184,6 +182,7 @@ def _as_float(key: str, value: float, place: str) -> float:
         raise FormatError(f"board field '{key}' is too large for a float", node=place) from error
 
 
+@cache
 def preset_names() -> tuple[str, ...]:
     """Names of the built-in boards, sorted."""
     folder = resources.files("optimizer") / "boards"
@@ -202,4 +201,4 @@ def _preset(name: str) -> DeviceSpec:
     if name not in preset_names():
         raise UnknownNameError("board", name, preset_names(), node="board")
     text = (resources.files("optimizer") / "boards" / f"{name}.json").read_text(encoding="utf-8")
-    return DeviceSpec.from_json(json.loads(text), f"board {name}")
+    return DeviceSpec.from_json(decoded(text), f"board {name}")

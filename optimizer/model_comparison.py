@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
+from optimizer.ir.graph import ValueKind
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.pipeline import Clock, import_model
@@ -26,7 +27,7 @@ def model_errors(result: OptimizedGraph, source: Path | bytes) -> list[Error]:
     """
     model = import_model(source, result.options, result.graph.name)
     errors = [*_same_file(result, model), *_same_graph(result, model)]
-    return errors or list(_same_baseline(result, model))
+    return errors or _same_preparation(result, model)
 
 
 def _same_file(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
@@ -56,13 +57,35 @@ def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]
     yield from differences(result, work.graph, work.conv_weights, fixed)
 
 
-def _same_baseline(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
-    """The model laid out in DRAM takes what the document says."""
-    summary = result.summary_json()
-    stated = summary.get("baselines")
-    if not stated or result.options.opmodel != summary.get("opmodel"):
-        return
+def _same_preparation(result: OptimizedGraph, model: ImportedModel) -> list[Error]:
+    """The model as it is prepared for a policy has the pages and element types of the result."""
+    if result.options.opmodel != result.summary_json().get("opmodel", result.options.opmodel):
+        return []
     work = prepared(model, _opmodel(result), result.options)
+    return [*_same_pages(result, work), *_same_dtypes(result, work), *_same_baseline(result, work)]
+
+
+def _same_pages(result: OptimizedGraph, work: Work) -> Iterator[Error]:
+    """What is computed on every run is in tiles or rows as the options have it; weights are laid out once."""
+    for v, page in work.pages.items():
+        computed = v in result.layouts and result.graph.value(v).kind is ValueKind.ACTIVATION
+        if computed and result.layouts[v].page_layout is not page:
+            yield v, f"lies in {result.layouts[v].page_layout.value}, the options lead to {page.value}"
+
+
+def _same_dtypes(result: OptimizedGraph, work: Work) -> Iterator[Error]:
+    """Blocks where the options ask for them, unless an error budget chooses."""
+    if result.options.least_pcc is None:
+        for v, value in work.problem.graph.values.items():
+            if v in result.graph.values and (found := result.graph.value(v).dtype) is not value.dtype:
+                yield v, f"is in {found.value}, the options lead to {value.dtype.value}"
+
+
+def _same_baseline(result: OptimizedGraph, work: Work) -> Iterator[Error]:
+    """The model laid out in DRAM takes what the document says."""
+    stated = result.summary_json().get("baselines")
+    if not stated:
+        return
     baseline().apply(work)
     totals = work.baseline
     found = {

@@ -17,6 +17,7 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.registered import OPMODELS, POLICIES
+from optimizer.sizes import LARGEST_INTEGER
 
 CHAIN_SOLVERS = ("bitset", "cpsat")
 """Names of the engines in `optimizer.solver.chains.chain_engines`."""
@@ -25,8 +26,6 @@ MATH_FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
 POLICY_DEFAULT = "global"
 LEAST_PCC = 0.5
 """Below it outputs say nothing of the model's."""
-LARGEST_INTEGER = 2**53
-"""Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 
 
 def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None, **more: str) -> Any:

@@ -8,7 +8,7 @@ whether it was accepted, whether the results are what the plan states, and L1 ag
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +113,13 @@ class ReplayReport:
         }
 
 
-def replay(result: OptimizedGraph, backend: OpModel, predicted: Mapping[str, StepMemory]) -> ReplayReport:
-    """Run the emitted program of a result; `predicted` holds the verifier's steps by op id.
+def replay(
+    result: OptimizedGraph,
+    backend: OpModel,
+    predicted: Mapping[str, StepMemory],
+    poll: Callable[[], None] = lambda: None,
+) -> ReplayReport:
+    """Run the emitted program of a result; `predicted` holds the verifier's steps by op id, `poll` is called for each.
 
     A refused step gets a stand-in for its results, so that one replay finds every refused op. OptionError
     if the backend runs no programs.
@@ -123,7 +128,7 @@ def replay(result: OptimizedGraph, backend: OpModel, predicted: Mapping[str, Ste
         raise OptionError(f"backend '{backend.name}' runs no programs", node="opmodel", alternatives=("ttmetal",))
     program = ttnn_program(result)
     with module_source(program, program.prelude) as source, backend.program(source) as session:
-        return _Replay(result, program, backend, session, predicted).run()
+        return _Replay(result, program, backend, session, predicted).run(poll)
 
 
 @contextmanager
@@ -150,9 +155,10 @@ class _Replay:
         self.session, self.predicted = session, predicted
         self.graph = result.graph
 
-    def run(self) -> ReplayReport:
+    def run(self, poll: Callable[[], None]) -> ReplayReport:
         report = ReplayReport()
         for step in (*self.program.parameter_steps, *self.program.run_steps):
+            poll()
             if step.op is None:
                 self._unconditional(step.code)
             else:

@@ -132,6 +132,8 @@ class Statement:
     """The `summary` object as it stands there; empty: it states no figures."""
     board: str | None = None
     """Its option `board`; None: it has none."""
+    options: frozenset[str] = frozenset()
+    """Names of the options that it states; the others are taken to be the defaults."""
 
 
 @dataclass(repr=False)

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from optimizer.deadline import hard_deadline
+from optimizer.deadline import hard_deadline, last_moment_s
 from optimizer.errors import TimeLimitError
 
 
 def test_what_does_not_end_is_ended():
     def never_ends():
-        with hard_deadline(0.01):
+        with hard_deadline(0.01, spent_s=100.0):
             while True:
                 time.sleep(0.05)
 
@@ -21,6 +21,24 @@ def test_what_does_not_end_is_ended():
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
+def test_what_takes_the_end_for_another_is_ended_again():
+    ends = []
+
+    def takes_it_for_another():
+        with hard_deadline(0.01, spent_s=100.0, told=lambda: ends.append(1)):
+            try:
+                while True:
+                    time.sleep(0.05)
+            except TimeLimitError:
+                while True:
+                    time.sleep(0.05)
+
+    with pytest.raises(TimeLimitError):
+        takes_it_for_another()
+
+    assert len(ends) >= 2
+
+
 def test_what_ends_in_time_leaves_no_alarm_behind():
     before = signal.getsignal(signal.SIGALRM)
 
@@ -29,6 +47,13 @@ def test_what_ends_in_time_leaves_no_alarm_behind():
 
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
     assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_the_deadline_around_another_holds_on():
+    with hard_deadline(1000.0):
+        with hard_deadline(10.0):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] < 20.0
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900.0
 
 
 def test_other_threads_and_runs_without_a_limit_have_no_alarm():
@@ -44,3 +69,8 @@ def test_other_threads_and_runs_without_a_limit_have_no_alarm():
     run(None)
 
     assert seen == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("limit_s", "promised_s"), [(2.0, 4.0), (20.0, 22.0), (600.0, 660.0)])
+def test_the_last_moment_leaves_time_to_write_the_result(limit_s, promised_s):
+    assert limit_s < last_moment_s(limit_s) < promised_s

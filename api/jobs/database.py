@@ -18,9 +18,12 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
+    DataError,
+    IntegrityError,
     InterfaceError,
     NoSuchModuleError,
-    OperationalError,
+    NotSupportedError,
+    ProgrammingError,
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionError
 
@@ -167,14 +170,14 @@ def _prepare_sqlite(engine: Engine) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """What the database cannot do for the moment is a StoreError; the rest are defects."""
+    """What the database cannot do for the moment, or at all as it is damaged, is a StoreError; the rest are defects."""
     try:
         yield
-    except (OperationalError, InterfaceError, NoConnectionError) as error:
+    except (DatabaseError, InterfaceError, NoConnectionError) as error:
+        if "not a database" in str(getattr(error, "orig", "")):
+            raise OptionError("the file is no SQLite database", node=SETTING) from error
+        if isinstance(error, (DataError, IntegrityError, NotSupportedError, ProgrammingError)):
+            raise
         # What went wrong may name hosts and folders: it is for the log alone.
         log.warning("the store cannot be used: %s", getattr(error, "orig", error))
         raise StoreError("the store of jobs cannot be used at present") from error
-    except DatabaseError as error:
-        if "not a database" in str(error.orig):
-            raise OptionError("the file is no SQLite database", node=SETTING) from error
-        raise

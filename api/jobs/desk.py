@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -16,9 +15,11 @@ from api.jobs.database import Database
 from api.jobs.queue import JobQueue
 from api.jobs.records import Job
 from api.jobs.retention import Retention
+from api.jobs.room import Room
 from api.jobs.store import JobStore
+from api.jobs.watching import LOOK_SECONDS, Marks, Page, Watchers, changed_within
 from api.metrics import Metrics
-from api.problems import DrainingError, StoreError
+from api.problems import DrainingError
 from api.settings import Settings
 from api.workers.supervisor import CANCEL, Supervisor
 from optimizer.errors import TtoptError
@@ -30,8 +31,6 @@ T = TypeVar("T")
 
 THREADS = 16
 """For what waits for the database."""
-LOOK_SECONDS = 0.5
-"""A job is looked at again after that long, for changes that nobody told of: those of workers elsewhere."""
 HOUSEKEEPING_SECONDS = 1.0
 
 
@@ -41,15 +40,17 @@ class Desk:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.database = Database(settings.store_url)
-        self.store = JobStore(self.database)
-        self._queue = JobQueue(self.database, settings.lease_seconds, settings.attempts)
+        room = Room(settings.store_bytes)
+        self.store = JobStore(self.database, room)
+        self._queue = JobQueue(self.database, settings.lease_seconds, settings.attempts, room)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self.supervisor = Supervisor(settings, self._queue, self._changed)
+        self.watchers = Watchers(self._marks, self._page)
+        self.supervisor = Supervisor(settings, self._queue, self.watchers.changed)
         self.gate = Gate(settings, KeyStore(self.database))
         self.metrics = Metrics()
-        self._retention = Retention(self.database, settings)
-        self._housekeeper: asyncio.Task[None] | None = None
+        self._retention = Retention(self.database, room, settings.retention_seconds)
+        self._keepers: list[asyncio.Task[None]] = []
+        """Tasks that go on as long as the service runs."""
         self.warm = 0
         """Solver processes that would take a job at once, or work on one."""
         self.is_draining = False
@@ -59,15 +60,17 @@ class Desk:
     async def open(self) -> None:
         """Bring the store up to date and start the workers."""
         await self.call(self.database.migrate)
+        await self.call(self.store.recount)
         self.supervisor.start()
-        self._housekeeper = asyncio.create_task(self._keep_house())
+        works = ((self.look_around, HOUSEKEEPING_SECONDS), (self._look, LOOK_SECONDS))
+        self._keepers = [asyncio.create_task(self._keep(work, pause)) for work, pause in works]
 
     async def close(self) -> None:
         self.is_draining = True
-        if self._housekeeper is not None:
-            self._housekeeper.cancel()
+        for keeper in self._keepers:
+            keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._housekeeper
+                await keeper
         await self.supervisor.close()
         self._threads.shutdown(wait=True)
         self.database.close()
@@ -79,11 +82,9 @@ class Desk:
 
     # -- jobs --------------------------------------------------------------------------------------------------
     def check_takes_work(self) -> None:
-        """DrainingError if the service is about to end; StoreError if it has no room for another model."""
+        """DrainingError if the service is about to end."""
         if self.is_draining:
             raise DrainingError("the service is about to end")
-        if self._retention.is_full:
-            raise StoreError("the store has no room for another model", limit=self._settings.store_bytes)
 
     def submitted(self, job: Job) -> None:
         """A job has come into the store."""
@@ -95,16 +96,16 @@ class Desk:
         """The job as soon as it is finished; as it is then, after so many seconds or when the service ends."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        with self.watching(job.id) as changed:
+        with self.watchers.watching(job.id) as changed:
             while not job.state.is_final and loop.time() < ends and not self.is_draining:
-                await changed_within(changed, min(LOOK_SECONDS, ends - loop.time()))
+                await changed_within(changed, ends - loop.time())
                 job = await self.call(self.store.job, job.id, job.owner)
         return job
 
     async def cancel(self, job_id: str, owner: str) -> Job:
         """End a job; a running one may take a moment."""
         job = await self.call(self.store.cancel, job_id, owner)
-        self._changed(job_id)
+        self.watchers.changed(job_id)
         self.supervisor.tell(CANCEL)
         return job
 
@@ -112,25 +113,15 @@ class Desk:
         """Queue a job again that failed or was cancelled."""
         self.check_takes_work()
         job = await self.call(self.store.retry, job_id, caller.owner, caller.quota)
-        self._changed(job_id)
+        self.watchers.changed(job_id)
         self.supervisor.tell()
         return job
 
-    @contextlib.contextmanager
-    def watching(self, job_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the job may have changed."""
-        event = asyncio.Event()
-        self._waiting[job_id].add(event)
-        try:
-            yield event
-        finally:
-            self._waiting[job_id].discard(event)
-            if not self._waiting[job_id]:
-                del self._waiting[job_id]
+    async def _marks(self, jobs: Sequence[str]) -> Marks:
+        return await self.call(self.store.marks, jobs)
 
-    def _changed(self, job_id: str) -> None:
-        for event in self._waiting.get(job_id, ()):
-            event.set()
+    async def _page(self, job_id: str, after: int) -> Page:
+        return await self.call(self.store.page, job_id, after)
 
     # -- contents ----------------------------------------------------------------------------------------------
     async def pieces(self, content_id: str, encoding: str, as_stored: bool) -> AsyncIterator[bytes]:
@@ -143,31 +134,32 @@ class Desk:
                 yield piece
 
     # -- housekeeping ------------------------------------------------------------------------------------------
-    async def _keep_house(self) -> None:
+    async def _keep(self, work: Callable[[], Awaitable[None]], pause_seconds: float) -> None:
+        """Do something again and again, whatever becomes of it."""
         while True:
             try:
-                await self.look_around()
+                await work()
             except TtoptError as error:
                 self.warm = 0
                 # Nobody could renew a lease meanwhile: workers get the time to do so before it counts as ended.
                 self._expires_from = asyncio.get_running_loop().time() + self._settings.lease_seconds
                 log.warning("housekeeping: %s", error)
-            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            except Exception:
+                log.exception("a defect of the housekeeping, which goes on")
+            await asyncio.sleep(pause_seconds)
+
+    async def _look(self) -> None:
+        """Wake those whose job has changed; before the service ends, all."""
+        if self.is_draining:
+            self.watchers.wake_all()
+        await self.watchers.look()
 
     async def look_around(self) -> None:
         """Take back jobs of silent workers, delete what has been kept for long enough, and count."""
         if asyncio.get_running_loop().time() >= self._expires_from:
             for job_id in await self.call(self._queue.expire):
-                self._changed(job_id)
+                self.watchers.changed(job_id)
                 self.supervisor.tell()
         self.warm = await self.call(self._queue.warm_slots)
         await self.call(self._retention.sweep_if_due)
         await self.call(self.metrics.observe, self.store, self.database, self.supervisor.restarts, self.warm)
-
-
-async def changed_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, at most so long, and clear it."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)):
-            await event.wait()
-    event.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from api.jobs.records import Job, State
+from api.jobs.records import Found, Job, State
 from api.problems import TYPE_PREFIX
 
 POLL_SECONDS = 1
@@ -67,23 +67,27 @@ def job_document(job: Job) -> JobDocument:
     path, facts = f"/v1/jobs/{job.id}", job.facts or {}
     return JobDocument(
         id=job.id,
-        kind=job.task.kind,
+        kind=job.kind,
         state=job.state,
         name=job.name or facts.get("model", ""),
-        board=job.task.options.get("board", facts.get("board")),
-        policy=job.task.options.get("policy", facts.get("policy")),
+        board=job.board or facts.get("board"),
+        policy=job.policy or facts.get("policy"),
         priority=job.priority,
         created_at=_iso(job.created_at) or "",
         started_at=_iso(job.started_at),
         finished_at=_iso(job.finished_at),
         attempts=job.attempts,
         progress=Progress(stage=job.stage, fraction=job.fraction or 0.0),
-        incumbent=None if job.incumbent is None else Incumbent(**job.incumbent),
+        incumbent=None if job.incumbent is None else _incumbent(job.incumbent),
         predicted_time_ns=facts.get("predicted_time_ns"),
         gap=facts.get("gap"),
         error=None if job.problem is None else {"type": TYPE_PREFIX + job.problem["code"], **job.problem},
         links={"self": path, **{name: f"{path}/{name}" for name in ("result", "events", "artifacts")}},
     )
+
+
+def _incumbent(found: Found) -> Incumbent:
+    return Incumbent(objective_ns=found.get("objective_ns"), bound_ns=found.get("bound_ns"), gap=found.get("gap"))
 
 
 def _iso(seconds: float | None) -> str | None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
+
+from pydantic import ConfigDict, Field, with_config
 
 from api.permissions import Permissions
+
+LATEST = 253402300799.0
+"""The last second of the year 9999, of which calendars still know."""
+Time = Annotated[float, Field(ge=0, le=LATEST)]
+OTHERS_TOO = with_config(ConfigDict(extra="allow"))
+"""Of a record that may hold more than is named."""
 
 
 class State(StrEnum):
@@ -69,34 +77,80 @@ class Submission:
     """Hash of the whole request that an idempotency key stands for."""
 
 
+@OTHERS_TOO
+class Found(TypedDict, total=False):
+    """How far the search of a job is."""
+
+    objective_ns: int | None
+    bound_ns: int | None
+    gap: float | None
+
+
+@OTHERS_TOO
+class Facts(TypedDict, total=False):
+    """What a task says of its result."""
+
+    media_type: str
+    file_name: str
+    model: str
+    board: str | None
+    policy: str | None
+    predicted_time_ns: int | None
+    gap: float | None
+    seconds: float
+    """What it took."""
+    stages_s: dict[str, float]
+
+
+@OTHERS_TOO
+class Problem(TypedDict, total=False):
+    """Of a problem document, what is not the same for all."""
+
+    status: int
+    code: Required[str]
+    detail: str
+
+
 @dataclass(frozen=True)
 class Job:
-    """A row of the table of jobs; times are seconds since 1970."""
+    """A row of the table of jobs, without what only its worker wants to know; times are seconds since 1970."""
 
     id: str
     owner: str
     state: State
-    task: Task
+    kind: str
+    board: str | None
+    policy: str | None
+    """As far as the request says."""
     natural_key: str
-    bodies: tuple[str, ...]
     name: str
     priority: int
     request_id: str
     fingerprint: str
-    created_at: float
-    started_at: float | None
-    finished_at: float | None
+    created_at: Time
+    started_at: Time | None
+    finished_at: Time | None
     attempts: int
     lease: str | None
     stage: str | None
     fraction: float | None
-    incumbent: Mapping[str, Any] | None
-    problem: Mapping[str, Any] | None
-    """Members of the problem document of a job that failed."""
+    incumbent: Found | None
+    problem: Problem | None
+    """Of a job that failed."""
     result: str | None
     """Id of a content."""
-    facts: Mapping[str, Any] | None
-    """What the task says of its result: media type, file name, seconds per stage, gap."""
+    facts: Facts | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A job that a worker has leased, and all that it takes to do it."""
+
+    job: Job
+    task: Task
+    bodies: tuple[str, ...]
+    """Ids of contents, in the order in which the task reads them."""
+    last_event: int
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Double,
@@ -29,7 +30,8 @@ JOBS = Table(
     Column("kind", String(32), nullable=False),
     Column("task", Text, nullable=False),
     Column("natural_key", String(64), nullable=False),
-    Column("bodies", Text, nullable=False),
+    Column("board", String(64)),
+    Column("policy", String(64)),
     Column("name", Text, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("request_id", String(64), nullable=False),
@@ -50,11 +52,23 @@ JOBS = Table(
     Column("problem", Text),
     Column("result", String(32)),
     Column("facts", Text),
+    Column("row_bytes", BigInteger, nullable=False, server_default=text("0")),
+    Column("held_bytes", BigInteger, nullable=False, server_default=text("0")),
     UniqueConstraint("owner", "idempotency_key", name="jobs_idempotency"),
     Index("jobs_queue", "state", "priority", "created_at"),
     Index("jobs_by_owner", "owner", "created_at"),
     Index("jobs_by_key", "natural_key", "state"),
     Index("jobs_finished", "finished_at"),
+    Index("jobs_by_result", "result"),
+)
+
+BODIES = Table(
+    "bodies",
+    METADATA,
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("content", String(32), nullable=False),
+    Index("bodies_by_content", "content"),
 )
 
 EVENTS = Table(
@@ -73,6 +87,7 @@ RESULTS = Table(
     Column("content", String(32), nullable=False),
     Column("facts", Text, nullable=False),
     Column("used_at", Double, nullable=False),
+    Index("results_by_content", "content"),
 )
 
 CONTENTS = Table(
@@ -116,3 +131,5 @@ WORKERS = Table(
     Column("lost", Integer, nullable=False, server_default=text("0")),
     Column("seen_at", Double, nullable=False),
 )
+
+ROOM = Table("room", METADATA, Column("taken_bytes", BigInteger, nullable=False))

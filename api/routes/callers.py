@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.access import Caller
+from api.access import Caller, Gate
 from api.jobs.desk import Desk
 
 
@@ -18,10 +18,17 @@ async def _desk(request: Request) -> Desk:
 TheDesk = Annotated[Desk, Depends(_desk)]
 
 
-async def _caller(request: Request, desk: TheDesk) -> Caller:
+async def _gate(request: Request, desk: TheDesk) -> Gate:
     if desk.gate.is_stale:
         await desk.call(desk.gate.refresh)
-    caller = desk.gate.admit(request)
+    return desk.gate
+
+
+TheGate = Annotated[Gate, Depends(_gate)]
+
+
+async def _caller(request: Request, gate: TheGate) -> Caller:
+    caller = gate.admit(request)
     request.state.owner = caller.owner
     return caller
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from api.openapi import CALL_PROBLEMS
 from api.problems import RETRY, problem
-from api.routes.callers import TheDesk
+from api.routes.callers import TheDesk, TheGate
 from optimizer import __version__
 
 router = APIRouter(tags=["health"])
@@ -34,6 +35,7 @@ async def readyz(request: Request, desk: TheDesk) -> Response | dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
-async def metrics(desk: TheDesk) -> Response:
+@router.get("/metrics", summary="Figures for Prometheus", response_class=Response, responses=CALL_PROBLEMS)
+async def metrics(request: Request, desk: TheDesk, gate: TheGate) -> Response:
+    gate.check_onlooker(request)
     return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)

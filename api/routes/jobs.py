@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
@@ -12,12 +11,13 @@ from fastapi import Query as QueryParameter
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
-from api.jobs.desk import LOOK_SECONDS, Desk, changed_within
+from api.jobs.desk import Desk
 from api.jobs.documents import JobDocument, JobList, job_document
 from api.jobs.records import Job, State
 from api.jobs.store import MOST_LISTED
+from api.jobs.watching import changed_within
 from api.openapi import EVENTS, JOB_PROBLEMS, RESULT, SUBMIT
-from api.problems import ConflictError, JobFailedError, UnfinishedError
+from api.problems import INTERNAL, ConflictError, JobFailedError, Members, UnfinishedError
 from api.routes.callers import TheCaller, TheDesk
 from api.routes.optimize import accepted, finished
 from api.submissions import Query, take_in, task_of
@@ -49,10 +49,13 @@ async def jobs(
     cursor: Annotated[str, QueryParameter(description="`next` of the page before", pattern=CURSOR)] = "",
     state: Annotated[list[State] | None, QueryParameter(description="only jobs in these states")] = None,
     kind: Annotated[str | None, QueryParameter(description="only jobs of this kind", pattern=KIND)] = None,
-) -> JobList:
-    found = await desk.call(desk.store.jobs, caller.owner, limit, _place(cursor), tuple(state or ()), kind)
-    more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
-    return JobList(jobs=[job_document(job) for job in found], next=more)
+) -> Response:
+    def page() -> bytes:
+        found = desk.store.jobs(caller.owner, limit, _place(cursor), tuple(state or ()), kind)
+        more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
+        return JobList(jobs=[job_document(job) for job in found], next=more).model_dump_json().encode()
+
+    return Response(await desk.call(page), media_type="application/json")
 
 
 @router.get("/v1/jobs/{job_id}", response_model=JobDocument, summary="One job", responses=JOB_PROBLEMS)
@@ -96,7 +99,8 @@ async def succeeded_job(desk: Desk, job_id: str, owner: str) -> Job:
     if not found.state.is_final:
         raise UnfinishedError(f"the job is {found.state}: its result is not there yet")
     if found.state is State.FAILED:
-        raise JobFailedError(f"the job failed: {(found.problem or {}).get('detail', '')}", dict(found.problem or {}))
+        told: Members = {**INTERNAL, **(found.problem or {})}
+        raise JobFailedError(f"the job failed: {told['detail']}", told)
     if found.state is State.CANCELLED:
         raise ConflictError("the job was cancelled")
     return found
@@ -118,22 +122,19 @@ async def events(
 
 async def _stream(desk: Desk, job: Job, after: int) -> AsyncIterator[bytes]:
     """Events of a job from one number on, until it is finished or the service ends."""
-    loop = asyncio.get_running_loop()
-    said_at = loop.time()
-    with desk.watching(job.id) as changed:
+    with desk.watchers.watching(job.id) as changed:
         while not desk.is_draining:
-            # The state first: what happened before it ended is read then.
-            job = await desk.call(desk.store.job, job.id, job.owner)
-            for event in await desk.call(desk.store.events, job.id, after):
+            page = await desk.watchers.page(job.id, after)
+            for event in page.events:
                 yield _event(event.number, event.kind, event.data)
-                after, said_at = event.number, loop.time()
-            if job.state.is_final:
-                yield _event(after + 1, "done", {"state": job.state})
+                after = event.number
+            if page.events:
+                continue  # there may be more
+            if page.state.is_final:
+                yield _event(after + 1, "done", {"state": page.state})
                 return
-            if loop.time() - said_at > PING_SECONDS:
+            if not await changed_within(changed, PING_SECONDS):
                 yield KEEPALIVE_COMMENT
-                said_at = loop.time()
-            await changed_within(changed, LOOK_SECONDS)
 
 
 def _event(number: int, kind: str, data: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from api.jobs.desk import Desk
 from api.jobs.documents import job_document
 from api.jobs.records import Job, Outcome, State
 from api.openapi import INSPECT, OPTIMIZE
-from api.problems import ClientGone, ConflictError, problem
+from api.problems import INTERNAL, ClientGone, ConflictError, problem
 from api.routes.callers import TheCaller, TheDesk
 from api.submissions import Query, take_in, task_of
 
@@ -62,7 +62,7 @@ async def finished(request: Request, desk: Desk, job: Job, headers: dict[str, st
         return await answer_of(request, desk, Outcome(job.result, job.facts or {}, repeatable=True), headers)
     if job.state is State.CANCELLED:
         raise ConflictError("the job was cancelled")
-    return problem(request, headers=headers, **(job.problem or {}))
+    return problem(request, headers=headers, **{**INTERNAL, **(job.problem or {})})
 
 
 def accepted(job: Job) -> Response:

@@ -118,5 +118,6 @@ async def _of_job(
     job = await succeeded_job(desk, job_id, caller.owner)
     assert job.result is not None
     task = task_of(request, query, kind, **arguments)
-    found = await use_stored(request, desk, caller, query, task, (job.result, *job.bodies))
+    bodies = await desk.call(desk.store.bodies, job_id)
+    found = await use_stored(request, desk, caller, query, task, (job.result, *bodies))
     return await answered(request, desk, query, found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +15,21 @@ from optimizer import logs
 from optimizer.answers.inspection import inspection
 from optimizer.deadline import hard_deadline
 from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.errors import FormatError, LimitError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
+from optimizer.json_document import decoded
 from optimizer.learned import learned_here
 from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
 from optimizer.result import OptimizedGraph
 
+LONGEST_NAME = 200
+"""Of a model, where jobs are listed."""
 WRAPPED_FIELDS = ("graph", "options")
 FORM = "multipart/form-data"
+OPTIONS_BYTES = 64 * 1024
+"""Of all options of a request, as JSON."""
 
 
 def optimize_model(task: Task, work: Work) -> Done:
@@ -35,13 +42,15 @@ def optimize_model(task: Task, work: Work) -> Done:
     task.permissions.check(chosen)
     # The service's limit is on the import alone, so that the result names the options that were asked for.
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
-    with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
+    limit = min(chosen.time_limit or math.inf, work.soft_seconds)
+    with logs.labelled(worker=os.getpid()), hard_deadline(limit, work.spent_seconds()):
         # The pipeline tells of its stages; by then a large model may have been read for long.
         work.tell("stage", {"stage": "import", "fraction": 0.0, "detail": ""})
         model = import_model(source, limited, task.name)
+    with logs.labelled(worker=os.getpid()):
         board = DeviceSpec.load(chosen.board)
         learned = learned_here(chosen.opmodel, board, chosen.l1_small_bytes)
-        result = optimize(model, board, chosen, work.teller(), time_limit=work.seconds_left(), learned=learned)
+        result = optimize(model, board, chosen, work.teller(), time_limit=limit, learned=learned, began=work.began)
     work.write(encoded(dumps(result)))
     return Done(_facts(result), repeatable=result.stopped is None)
 
@@ -75,11 +84,7 @@ def is_json(media: str) -> bool:
 
 def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     """The graph's bytes and options of a JSON body, which is `{graph, options}` or a graph itself."""
-    try:
-        # JSON over a network is UTF-8 without a byte order mark (RFC 8259, 8.1).
-        record = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not JSON: {error}", node="body") from error
+    record = decoded(body, "body")
     if not isinstance(record, dict):
         raise FormatError("the JSON document must be an object", node="body")
     if "graph" not in record:
@@ -92,7 +97,18 @@ def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     options = record.get("options", {})
     if not isinstance(options, dict):
         raise OptionError("'options' must be an object", node="body")
-    return json.dumps(record["graph"]).encode(), options
+    return json.dumps(record["graph"]).encode(), bounded(options)
+
+
+def bounded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options; LimitError if they are longer than any request needs."""
+    if len(json.dumps(options)) > OPTIONS_BYTES:
+        raise too_many_options()
+    return dict(options)
+
+
+def too_many_options() -> LimitError:
+    return LimitError(f"options may take {OPTIONS_BYTES} bytes", node="options", limit=OPTIONS_BYTES)
 
 
 def _facts(result: OptimizedGraph) -> dict[str, Any]:
@@ -100,7 +116,7 @@ def _facts(result: OptimizedGraph) -> dict[str, Any]:
     return {
         "media_type": JSON_MEDIA_TYPE,
         "file_name": "graph.json",
-        "model": result.model.get("name", ""),
+        "model": encoded(str(result.model.get("name", ""))[:LONGEST_NAME]).decode(),
         "board": result.options.board,
         "policy": result.options.policy,
         "predicted_time_ns": summary.predicted_time_ns,

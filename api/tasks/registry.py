@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
+from api.disk import disk_room
 from api.jobs.records import Task
 from api.tasks.work import Done, Work
 
@@ -31,4 +32,5 @@ def run_task(*descriptors: int, task: Task, soft_seconds: float) -> Done:
     module, _, name = KINDS[task.kind].partition(":")
     run = cast(Run, getattr(import_module(module), name))
     *bodies, answer, progress = descriptors
-    return run(task, Work(tuple(bodies), answer, progress, soft_seconds))
+    with disk_room():
+        return run(task, Work(tuple(bodies), answer, progress, soft_seconds))

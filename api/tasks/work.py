@@ -15,7 +15,6 @@ from optimizer.pipeline import Progress, ProgressEvent
 JSON_MEDIA_TYPE = "application/json"
 SHOWN_CHARACTERS = 500
 """Of a line of progress."""
-LEAST_SECONDS = 0.01
 LINE_BYTES = 2048
 """Of one event; a pipe takes up to 4096 bytes in one piece."""
 
@@ -38,7 +37,7 @@ class Work:
     answer: int
     progress: int
     soft_seconds: float
-    _began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
 
     def body(self, number: int = 0) -> bytes:
         """All bytes of a body."""
@@ -78,6 +77,6 @@ class Work:
 
         return tell
 
-    def seconds_left(self) -> float:
-        """Until a search has to have written down what it has; at least a moment."""
-        return max(LEAST_SECONDS, self._began + self.soft_seconds - time.monotonic())
+    def spent_seconds(self) -> float:
+        """Since the task began."""
+        return time.monotonic() - self.began

@@ -20,7 +20,8 @@ from types import FrameType
 
 from api.jobs.database import Database
 from api.jobs.queue import JobQueue
-from api.jobs.records import Job
+from api.jobs.records import Claim
+from api.jobs.room import Room
 from api.jobs.store import JobStore
 from api.settings import Settings
 from api.workers.slot import Slot
@@ -46,8 +47,9 @@ class WorkerProgram:
         self._name = name
         self._supervised = supervised
         self._database = Database(settings.store_url)
-        self._store = JobStore(self._database)
-        self._queue = JobQueue(self._database, settings.lease_seconds, settings.attempts)
+        room = Room(settings.store_bytes)
+        self._store = JobStore(self._database, room)
+        self._queue = JobQueue(self._database, settings.lease_seconds, settings.attempts, room)
         self._slots = [Slot(self._store, self._queue, settings, self._tell) for _ in range(settings.workers)]
         self._free: list[Slot] = []
         """Slots without a job; one that is still loading is none of them."""
@@ -91,8 +93,8 @@ class WorkerProgram:
             return
         with self._lock:
             self._free.remove(slot)
-        self._tell(claimed[0].id)
-        self._threads.submit(self._run, slot, *claimed)
+        self._tell(claimed.job.id)
+        self._threads.submit(self._run, slot, claimed)
 
     def _warm(self, slot: Slot) -> None:
         """Wait until the slot's process would begin a job at once, and free it: a job is for none that still loads."""
@@ -104,12 +106,9 @@ class WorkerProgram:
             self._free.append(slot)
         self._wake.set()
 
-    def _run(self, slot: Slot, job: Job, last_event: int) -> None:
+    def _run(self, slot: Slot, claim: Claim) -> None:
         try:
-            slot.run(job, last_event)
-        except Exception:
-            log.exception("a defect while working on job %s", job.id)
-            raise
+            slot.run(claim)
         finally:
             self._warm(slot)
 

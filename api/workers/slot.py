@@ -8,20 +8,21 @@ import logging
 import operator
 import os
 import signal
-import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from api.jobs.identities import digest_of_file
+from api.disk import disk_room, temporary_file
+from api.jobs.contents import Source
 from api.jobs.queue import JobQueue
-from api.jobs.records import Event, Job, Outcome
+from api.jobs.records import Claim, Event, Job
 from api.jobs.store import JobStore
-from api.problems import INTERNAL, StoreError, members_of, quoted
+from api.problems import INTERNAL, Members, NoRoomError, StoreError, members_of, quoted
 from api.settings import Settings
 from api.tasks.registry import run_task
 from api.tasks.work import Done
@@ -39,16 +40,14 @@ LOOK_SECONDS = 0.2
 """Between two looks at what became of a job."""
 FLUSH_SECONDS = 0.25
 """Events wait that long for others to be written with."""
-MOST_EVENTS = 2000
-"""Of one job; later ones are left out."""
 SOFT_SHARE = 0.8
 """Of the time of a job, after which its search ends with the best plan so far."""
 JOBS_PER_PROCESS = 200
 LARGEST_IDLE_BYTES = 1024**3
 """A process that holds more than that after a job is replaced, and so is one that has done so many."""
 READ_BYTES = 64 * 1024
-STORE_PAUSE_SECONDS, STORE_PATIENCE_SECONDS = 1.0, 120.0
-"""Between two tries to use a store that is away, and for how long."""
+STORE_PAUSE_SECONDS, STORE_PATIENCE_SECONDS, ROOM_PATIENCE_SECONDS = 1.0, 120.0, 20.0
+"""Between two tries to use a store, and for how long if it is away, and if it has no room."""
 
 
 @dataclass
@@ -122,12 +121,12 @@ class Slot:
         if self._worker is not None:
             self._worker.close()
 
-    def run(self, job: Job, last_event: int) -> None:
+    def run(self, claim: Claim) -> None:
         """Work on a job that is leased already, and finish it, whatever happens."""
-        orders = Orders()
+        job, orders = claim.job, Orders()
         self.current = job, orders
         try:
-            for job_id in self._finish(job, orders, last_event):
+            for job_id in self._finish(claim, orders):
                 self._changed(job_id)
         except StoreError as error:
             # It has been away for too long: the lease ends, and somebody takes the job up again.
@@ -135,74 +134,75 @@ class Slot:
         finally:
             self.current = None
 
-    def _finish(self, job: Job, orders: Orders, last_event: int) -> list[str]:
+    def _finish(self, claim: Claim, orders: Orders) -> list[str]:
         """Ids of the jobs that have changed now."""
-        began = time.monotonic()
-        with _files(len(job.bodies) + 1) as files:
-            state, changed = self._worked(job, orders, files, _Progress(last_event), began)
+        began, job = time.monotonic(), claim.job
+        state, changed = self._ended(claim, orders, began)
         _log.info(
             "job",
             job=job.id,
             request_id=job.request_id,
-            kind=job.task.kind,
+            kind=job.kind,
             model=job.name,
-            options=dict(job.task.options),
+            options=dict(claim.task.options),
             state=state if changed else "taken away",
             attempts=job.attempts,
             seconds=round(time.monotonic() - began, 3),
         )
         return changed
 
-    def _worked(
-        self, job: Job, orders: Orders, files: list[int], progress: _Progress, began: float
-    ) -> tuple[str, list[str]]:
+    def _ended(self, claim: Claim, orders: Orders, began: float) -> tuple[str, list[str]]:
         """How it ended, in a word, and the ids of the jobs that have changed; none if the lease is gone."""
+        job = claim.job
         try:
-            patiently(orders, self._restore, job, files)
-            done = self._solved(job, orders, files, progress)
+            with disk_room(), _files(len(claim.bodies) + 2) as (*files, packed):
+                done = self._solved(claim, orders, files)
+                if done is not None:
+                    facts = {**done.facts, "seconds": round(time.monotonic() - began, 3)}
+                    answer = Source.packed(files[-1], packed)
+                    return "succeeded", patiently(orders, self._queue.succeed, job, answer, facts, done.repeatable)
         except WorkerDied as death:
             crashed = death.exit_code != -signal.SIGKILL
             return "lost", _if(patiently(orders, self._queue.lost, job, crashed), job)
-        except JobFailure as failure:
-            log.critical("job %s: a defect\n%s", job.id, quoted(failure.traceback))
-            return "failed", _if(patiently(orders, self._queue.fail, job, INTERNAL), job)
+        except NoRoomError as error:
+            return self._failed(job, orders, members_of(error))
         except StoreError:
             raise
         except TtoptError as error:
-            return "failed", _if(patiently(orders, self._queue.fail, job, members_of(error)), job)
-        if done is not None:
-            facts = {**done.facts, "seconds": round(time.monotonic() - began, 3)}
-            return "succeeded", patiently(orders, self._keep, job, files[-1], facts, done.repeatable)
+            return self._failed(job, orders, members_of(error))
+        except Exception as error:  # noqa: BLE001 - a job that nobody can do must not be begun again and again
+            trace = error.traceback if isinstance(error, JobFailure) else "".join(traceback.format_exception(error))
+            log.critical("job %s: a defect\n%s", job.id, quoted(trace))
+            return self._failed(job, orders, INTERNAL)
         if orders.cancel:
             return "cancelled", _if(patiently(orders, self._queue.cancelled, job), job)
         if orders.stop:
             return "given back", _if(self._queue.give_back(job), job)
         return "taken away", []
 
-    def _restore(self, job: Job, files: list[int]) -> None:
-        """Take the bodies of a job out of the store. GoneError if one is not there any more."""
-        for content, body in zip(job.bodies, files[:-1], strict=True):
-            self._store.contents.restore(content, body)
+    def _failed(self, job: Job, orders: Orders, problem: Members) -> tuple[str, list[str]]:
+        return "failed", _if(patiently(orders, self._queue.fail, job, problem), job)
 
-    def _keep(self, job: Job, answer: int, facts: dict[str, Any], repeatable: bool) -> list[str]:
-        """Finish a job with the answer in a file; ids of all that this finishes."""
-        content = self._store.contents.put_file(answer, digest_of_file(answer), compress=True)
-        return self._queue.succeed(job, Outcome(content.id, facts, repeatable))
+    def _solved(self, claim: Claim, orders: Orders, files: list[int]) -> Done | None:
+        """What the process answers, its answer in the last file; None if the orders ended it."""
+        for content, body in zip(claim.bodies, files[:-1], strict=True):
+            patiently(orders, self._store.contents.restore, content, body)
+        return self._asked(claim, orders, files, _Progress(claim.last_event))
 
-    def _solved(self, job: Job, orders: Orders, files: list[int], progress: _Progress) -> Done | None:
+    def _asked(self, claim: Claim, orders: Orders, files: list[int], progress: _Progress) -> Done | None:
         """What the process answers; None if the orders ended it. Raises what it raises, and WorkerDied."""
         worker = self._started()
         seconds = self._settings.request_seconds
         ours, theirs = os.pipe()
         os.set_blocking(ours, False)
-        call = partial(run_task, task=job.task, soft_seconds=SOFT_SHARE * seconds)
+        call = partial(run_task, task=claim.task, soft_seconds=SOFT_SHARE * seconds)
         try:
             try:
                 worker.send(call, [*files, theirs])
             finally:
                 os.close(theirs)
             ends = time.monotonic() + seconds
-            while not self._is_answered(worker, ours, job, progress):
+            while not self._is_answered(worker, ours, claim.job, progress):
                 if orders.any:
                     self._replace(worker)
                     return None
@@ -232,8 +232,6 @@ class Slot:
 
     def _note(self, job: Job, progress: _Progress) -> None:
         events, progress.events, progress.written_at = progress.events, [], time.monotonic()
-        if progress.number > MOST_EVENTS:
-            return
         try:
             self._queue.note(job, events)
         except StoreError:
@@ -288,12 +286,13 @@ def _read(pipe: int) -> bytes | None:
 def patiently[**P, T](orders: Orders, use: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Use the store, again and again while it is away, unless the program is to end: a job that was worked on is worth
     the wait. Whoever has the job by then takes no harm, since only the holder of its lease changes it."""
-    ends = time.monotonic() + STORE_PATIENCE_SECONDS
+    began = time.monotonic()
     while True:
         try:
             return use(*arguments, **named)
-        except StoreError:
-            if orders.stop or time.monotonic() > ends:
+        except StoreError as error:
+            patience = ROOM_PATIENCE_SECONDS if isinstance(error, NoRoomError) else STORE_PATIENCE_SECONDS
+            if orders.stop or time.monotonic() > began + patience:
                 raise
             time.sleep(STORE_PAUSE_SECONDS)
 
@@ -302,4 +301,4 @@ def patiently[**P, T](orders: Orders, use: Callable[P, T], *arguments: P.args, *
 def _files(count: int) -> Iterator[list[int]]:
     """Descriptors of so many files without names."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(tempfile.TemporaryFile(buffering=0)).fileno() for _ in range(count)]
+        yield [stack.enter_context(temporary_file()).fileno() for _ in range(count)]

@@ -12,13 +12,14 @@ from gfx942.library.copy import copy as copy_kernel
 from gfx942.library.elementwise import scale_add_relu
 from gfx942.library.reduction import partial_sums
 
-from fuzzing.commands import FIXTURES, one_match, payload_of, run_payload
+from fuzzing.commands import FIXTURES, payload_of, run_payload
 from fuzzing.document_mutations import (
     DOCUMENT_MUTATORS,
     HOSTILE,
     TEXT_MUTATORS,
     damaged,
     encoded,
+    one_match,
 )
 from fuzzing.harness import Case
 from optimizer.kernels.amdgpu.pipeline import build

@@ -1,6 +1,6 @@
-"""A command of ttopt run on one file in this process: what the fuzz targets of the kernel compilers share.
+"""A command of ttopt run on files in this process: what the fuzz targets of commands share.
 
-A payload is a line of JSON (command, options, name of the file) and the file's bytes.
+A payload is a line of JSON (command, options, names and sizes of the files) and the files' bytes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import contextlib
 import functools
 import io
 import json
-import random
 import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from optimizer.cli.parser import build_parser, parse
+from optimizer.errors import TimeLimitError, VerificationError
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.tensix.text import parse as parse_program
 
@@ -34,31 +34,51 @@ def _parser() -> argparse.ArgumentParser:
     return build_parser()
 
 
-def payload_of(name: str, arguments: list[str], content: bytes) -> bytes:
-    """`arguments`: FILE stands for the file's path, DIR for an empty folder."""
-    return json.dumps({"name": name, "arguments": arguments}).encode() + b"\n" + content
+def payload_of(name: str, arguments: list[str], content: bytes, **others: bytes) -> bytes:
+    """`arguments`: FILE stands for the file's path, DIR for an empty folder. `others`: files beside it, by their names
+    with `_` for the dot; as an argument, `./` and the name."""
+    sizes = {name.replace("_", "."): len(data) for name, data in others.items()}
+    head = {"name": name, "arguments": arguments, **({"others": sizes} if sizes else {})}
+    return json.dumps(head).encode() + b"\n" + b"".join(others.values()) + content
 
 
 def run_payload(payload: bytes) -> str:
-    """The command on the file, in this process. AssertionError if a text that it wrote holds what it must not."""
+    """What became of the command on the files. AssertionError if a text that it wrote holds what it must not."""
+    return run_command(payload)[0]
+
+
+def run_command(payload: bytes) -> tuple[str, str]:
+    """The same, and what it wrote to stdout; in this process."""
     head, _, content = payload.partition(b"\n")
     order = json.loads(head)
     with tempfile.TemporaryDirectory(prefix="ttopt-fuzz-") as folder:
         file, out = Path(folder) / order["name"], Path(folder) / "inner" / "out"
+        for name, size in order.get("others", {}).items():
+            (Path(folder) / name).write_bytes(content[:size])
+            content = content[size:]
         file.write_bytes(content)
         given = [{"FILE": str(file), "DIR": str(out)}.get(a, a) for a in order["arguments"]]
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-            args = parse(_parser(), given)
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()), contextlib.chdir(folder):
             try:
+                args = parse(_parser(), given)
                 status = args.run(args)
             except ExecutionError as error:  # a verdict on the program, not on us
-                return f"verdict: {error.kind}"
+                return f"verdict: {error.kind}", ""
+            except VerificationError:
+                return "wrong plan", ""
+            except TimeLimitError:
+                return "out of the time that it was given", ""
+            except OSError as error:
+                if error.filename is None:
+                    raise
+                return "no such file", ""
         stdout.getvalue().encode()
-        _check_files(Path(folder), file, out)
+        if given[0] in ("kernel", "asm"):
+            _check_files(Path(folder), file, out)
         if given[:2] == ["asm", "build"]:
             _check_assembly(stdout.getvalue())
-        return f"status {status}"
+        return f"status {status}", stdout.getvalue()
 
 
 def _check_files(folder: Path, source: Path, out: Path) -> None:
@@ -106,12 +126,3 @@ def _check_assembly(text: str) -> None:
         code = line.strip().partition(";")[0]
         assert line.isprintable(), line
         assert metadata or not code.startswith(".") or _DIRECTIVE.match(code), line
-
-
-def one_match(pattern: str, text: str, rng: random.Random, made: Callable[[re.Match[str]], str]) -> str:
-    """One match of a pattern becomes something else."""
-    found = list(re.finditer(pattern, text))
-    if not found:
-        return text
-    match = rng.choice(found)
-    return text[: match.start()] + made(match) + text[match.end() :]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import random
+import re
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 HOSTILE = (
@@ -17,6 +22,14 @@ ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 3, 255, 256, 2**31, 2**63, 10**30, 0.5, -0.0, 1e300, 1e-320, [], {}, [[]], [None],
     ["a"], {"a": 1}, [1, 2, 3], "x", *HOSTILE[:8],
 )  # fmt: skip
+EXTREMES: tuple[Any, ...] = (
+    0, -1, 1, 2, 33, 2**31 - 1, 2**31, 2**33 + 1, 2**40, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**20, 10**25,
+    -(10**20), 10**400, 1e20, 1e308, -1e308, 1e-320, math.nan, math.inf, -math.inf, -0.0, 0.5, True, None, "1e20",
+    "no_such", "__import__('os').system('x')", "relu\"); system(\"x",
+)  # fmt: skip
+"""What no number of a document may end in a traceback as: limits of machine types and far beyond, no numbers, code."""
+LARGE = (0, 1, 2, 7, 33, 1024, 65537, 10**6, 2**31 - 1, 2**33, 10**12, 2**53)
+"""Numbers that many fields take, larger or smaller than those that stand there."""
 _WORDS = ("0", "1", "-1", "31", "64", "4294967295", "999999999999", "0.5", "1e400", "inf", "nan", "true", "[]", "[",
 "{",
           "}", "(", ")", "%0", "%x", "@x", "=", ",", ":", ";", '"a"', '"\\n', "kv0", "ks1", "v0", "s[0:1]", "ka3",
@@ -36,17 +49,51 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def fields(document: Any) -> list[list[tuple[Any, Any]]]:
+    """The places of a document by the field that they are: elements of one list are one field, and so are the entries
+    of a mapping from names that the document also has as strings."""
+    found: dict[tuple[Any, ...], list[tuple[Any, Any]]] = defaultdict(list)
+    names = {container[key] for container, key in places(document) if isinstance(container[key], str)}
+    waiting: list[tuple[Any, tuple[Any, ...]]] = [(document, ())]
+    while waiting:
+        at, path = waiting.pop()
+        keys = list(at) if isinstance(at, dict) else range(len(at)) if isinstance(at, list) else ()
+        for key in keys:
+            inner = (*path, "*" if isinstance(at, list) or key in names else key)
+            found[inner].append((at, key))
+            waiting.append((at[key], inner))
+    return list(found.values())
+
+
+def any_field(document: Any, rng: random.Random, *kinds: type) -> tuple[Any, Any] | None:
+    """One place that holds one of these types (none: anything), every field as often as any other."""
+    found = [[p for p in group if not kinds or type(p[0][p[1]]) in kinds] for group in fields(document)]
+    found = [group for group in found if group]
+    return rng.choice(rng.choice(found)) if found else None
+
+
 def replace_value(document: Any, rng: random.Random) -> None:
     """Something becomes something else."""
-    if found := places(document):
-        container, key = rng.choice(found)
-        container[key] = rng.choice(ODD)
+    if found := any_field(document, rng):
+        found[0][found[1]] = copy.deepcopy(rng.choice(ODD))
 
 
 def remove_value(document: Any, rng: random.Random) -> None:
-    if found := places(document):
-        container, key = rng.choice(found)
-        del container[key]
+    if found := any_field(document, rng):
+        del found[0][found[1]]
+
+
+def extreme(document: Any, rng: random.Random) -> None:
+    """A number becomes one at or beyond a limit, or none."""
+    if found := any_field(document, rng, int, float):
+        found[0][found[1]] = rng.choice(EXTREMES if rng.random() < 0.5 else LARGE)
+
+
+def exchanged(document: Any, rng: random.Random) -> None:
+    """A string becomes another of the document, or one that nothing has."""
+    if found := any_field(document, rng, str):
+        known = sorted({c[k] for c, k in places(document) if isinstance(c[k], str)})
+        found[0][found[1]] = rng.choice((rng.choice(known), "no_such", *EXTREMES[-2:]))
 
 
 def double_value(document: Any, rng: random.Random) -> None:
@@ -73,12 +120,13 @@ def renamed(document: Any, rng: random.Random) -> None:
 
 
 def number_changed(document: Any, rng: random.Random) -> None:
-    if found := [(c, k) for c, k in places(document) if type(c[k]) in (int, float)]:
-        container, key = rng.choice(found)
-        container[key] = rng.choice((0, 1, 2, 3, 7, 16, 17, 64, 255, 1024, 2**24, 2**31 - 1, 2**32, 10**12, -1, 0.5))
+    if found := any_field(document, rng, int, float):
+        found[0][found[1]] = rng.choice((0, 1, 2, 3, 7, 16, 17, 64, 255, 1024, 2**24, 2**32, 10**12, -1, 0.5))
 
 
-DOCUMENT_MUTATORS = (replace_value, remove_value, double_value, unknown_key, renamed, renamed, number_changed)
+DOCUMENT_MUTATORS = (
+    replace_value, remove_value, double_value, unknown_key, renamed, renamed, number_changed, extreme, exchanged,
+)  # fmt: skip
 
 
 # -- texts ------------------------------------------------------------------------------------------------
@@ -122,13 +170,35 @@ def number_replaced(text: str, rng: random.Random) -> str:
     return text[:at] + rng.choice(("0", "3", "9", "33", "64", "999999999999", "1.5", "-1", "")) + text[at + 1 :]
 
 
+def number_to_an_extreme(text: str, rng: random.Random) -> str:
+    """A number of a text becomes one at or beyond a limit, or none."""
+    return one_match(r"-?\d+(?:\.\d+)?", text, rng, lambda _: str(rng.choice(EXTREMES)))
+
+
+def operand_dropped(text: str, rng: random.Random) -> str:
+    """A name goes, and the comma behind or before it."""
+    return one_match(r"[%@]?\w+, |, [%@]?\w+|[%@]\w+", text, rng, lambda _: "")
+
+
+def one_match(pattern: str, text: str, rng: random.Random, made: Callable[[re.Match[str]], str]) -> str:
+    """One match of a pattern becomes something else."""
+    found = list(re.finditer(pattern, text))
+    if not found:
+        return text
+    match = rng.choice(found)
+    return text[: match.start()] + made(match) + text[match.end() :]
+
+
 def nested(text: str, rng: random.Random) -> str:
     opening = rng.choice("[({")
     at = rng.randrange(len(text) + 1)
     return text[:at] + opening * rng.choice((60, 100_000)) + text[at:]
 
 
-TEXT_MUTATORS = (line_dropped, line_doubled, lines_swapped, word_replaced, word_exchanged, number_replaced)
+TEXT_MUTATORS = (
+    line_dropped, line_doubled, lines_swapped, word_replaced, word_exchanged, number_replaced, number_to_an_extreme,
+    operand_dropped,
+)  # fmt: skip
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
@@ -149,6 +219,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 def encoded(document: Any, rng: random.Random) -> bytes:
     """JSON, now and then with a key twice."""
     text = json.dumps(document, ensure_ascii=rng.random() < 0.9)
-    if rng.random() < 0.03 and "{" in text:
-        text = text.replace("{", '{"id": 1, "id": 2, ', 1)
+    if rng.random() < 0.03 and (at := [n for n, c in enumerate(text) if c == "{"]):
+        cut = rng.choice(at) + 1
+        text = f'{text[:cut]}"id": 1, "id": 2, {text[cut:]}'
     return text.encode("utf-8", "surrogatepass")

@@ -24,7 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fuzzing.document_mutations import DOCUMENT_MUTATORS, encoded
 from fuzzing.harness import Case
+from fuzzing.plan_corruptions import plan
 from optimizer.option_text import option_infos
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,6 +97,8 @@ GARBAGE = (
     b"GET /healthz\r\n\r\n", b"GET /healthz HTTP/1.1\n\n", b"USER x\r\nPASS y\r\n", b"{}\r\n\r\n", b"A" * 100000,
 )  # fmt: skip
 OPTIMIZE = b"/v1/optimize"
+RESULTS = ("kernels", "in place", "op on the host", "conv net")
+"""Plans of `plan_corruptions` that are small enough."""
 Record = dict[str, Any]
 
 
@@ -110,6 +114,8 @@ class HttpTarget:
     memory_bytes = 2 << 30
 
     def __init__(self) -> None:
+        for name in RESULTS:  # solved once, before workers are forked
+            plan(name)
         self._pid = os.getpid()
         self._port = _free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="ttopt-requests-")
@@ -382,6 +388,22 @@ def odd_graph(rng: random.Random) -> Record:
     return _script(_post(json.dumps(wrapped).encode(), OPTIMIZE, b"Content-Type: application/json"))
 
 
+def odd_result(rng: random.Random) -> Record:
+    """A finished result with other numbers, names or fields, to be judged, explained or compared."""
+    given = plan(rng.choice(RESULTS))
+    whole, ops = json.dumps(given).encode(), [op["id"] for op in given["ops"]]
+    for _ in range(rng.choice((1, 1, 2))):
+        rng.choice(DOCUMENT_MUTATORS)(given, rng)
+    body, route = encoded(given, rng), rng.choice((b"check", b"price", b"diff", b"explain", b"inspect", b"optimize"))
+    if route == b"explain":
+        route += b"?op=" + rng.choice(ops).encode() + rng.choice((b"", b"&recorded=true"))
+    if route == b"diff":
+        body, headers = _form([(b'name="first"; filename="a"', body), (b'name="second"; filename="b"', whole)])
+    else:
+        headers = [b"Content-Type: application/json"]
+    return _script(_post(body, b"/v1/" + route, *headers))
+
+
 def odd_form(rng: random.Random) -> Record:
     heads = (
         b'name="file"; filename="m.onnx"', b'name="options"', b'name="file"', b'name="options"; filename="o"', b"",
@@ -468,7 +490,7 @@ def too_large(rng: random.Random) -> Record:
 
 KINDS: tuple[tuple[int, Callable[[random.Random], Record]], ...] = (
     (6, whole), (4, chunked), (6, bad_chunks), (14, odd_header), (6, odd_target), (10, odd_query), (14, odd_options),
-    (6, odd_document), (12, odd_graph), (8, odd_form), (10, flipped), (4, cut_short), (2, slow), (5, garbage),
-    (5, several), (2, too_large),
+    (6, odd_document), (12, odd_graph), (24, odd_result), (8, odd_form), (10, flipped), (4, cut_short),
+    (2, slow), (5, garbage), (5, several), (2, too_large),
 )  # fmt: skip
 MAKERS = [(make.__name__, make) for weight, make in KINDS for _ in range(weight)]

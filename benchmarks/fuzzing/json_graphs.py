@@ -68,7 +68,7 @@ class JsonTarget:
     memory_bytes = 2 << 30
 
     def case(self, rng: random.Random) -> Case:
-        name, graph = rng.choice(_SOURCES)(rng)
+        name, graph = rng.choice(SOURCES)(rng)
         document: Document = {"graph": graph, "options": _options(rng)}
         names = [name]
         for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
@@ -213,7 +213,7 @@ def _op(
     document["model"]["outputs"] = outputs
 
 
-_SOURCES = (_fixture, _single, _single, _single, _network)
+SOURCES = (_fixture, _single, _single, _single, _network)
 
 
 # -- mutators: the schema is kept ------------------------------------------------------------------

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fuzzing.commands import FIXTURES, one_match, payload_of, run_payload
+from fuzzing.commands import FIXTURES, payload_of, run_payload
 from fuzzing.document_mutations import (
     DOCUMENT_MUTATORS,
     HOSTILE,
     TEXT_MUTATORS,
     damaged,
     encoded,
+    one_match,
 )
 from fuzzing.harness import Case
 from optimizer.kernels.tensix import text as tile_text
@@ -62,9 +63,11 @@ def _tile_texts() -> tuple[str, ...]:
 
 def _kernel_arguments(rng: random.Random, names: list[str]) -> list[str]:
     arguments = ["kernel", rng.choice(("compile", "compile", "print")), "FILE"]
-    arguments += ["-o", "DIR"] if arguments[1] == "compile" else rng.choice(([], ["--stages"]))
-    for flag, chance in ((["--no-fuse"], 0.2), (["--allocator", "seed"], 0.2)):
-        arguments += flag if rng.random() < chance else []
+    arguments += ["-o", "DIR"] if arguments[1] == "compile" else rng.choice(([], ["--stages"], ["--lifetimes"]))
+    flags = (["--no-fuse"], ["--allocator", "seed"], ["--push", "block"], ["--enable-unroll"],
+             ["--schedule", rng.choice(("search", "pressure", "critical-path", "given"))])  # fmt: skip
+    for flag in flags:
+        arguments += flag if rng.random() < 0.15 else []
     if names and rng.random() < 0.1:
         arguments += [f"--id={rng.choice(names)}"]
     return arguments

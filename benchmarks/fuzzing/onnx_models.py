@@ -33,9 +33,13 @@ from optimizer.pipeline import optimize
 Mutator = Callable[[onnx.ModelProto, random.Random], None]
 
 POLICIES = ("dram", "dfsharding")
-WHOLE = (0, 1, -1, 2, 3, 5, 7, 16, 31, 63, 255, 1 << 16, 1 << 31, (1 << 33) + 1, 10**11, (1 << 63) - 1, -(1 << 63))
+WHOLE = (
+    0, 1, -1, 2, 3, 5, 7, 16, 31, 63, 255, 4096, 1 << 16, 10**6, (1 << 31) - 1, 1 << 31, (1 << 33) + 1, 10**11,
+    (1 << 63) - 1, -(1 << 63),
+)  # fmt: skip
 REAL = (0.0, -1.0, 0.5, 1e-30, 1e30, 3e38, float("inf"), float("-inf"), float("nan"))
 TEXT = (
+    *("SAME_UPPER", "SAME_LOWER", "VALID", "nearest", "linear", "cubic", "not_smaller", "reflect", "wrap", "bilinear"),
     "",
     "x",
     "Relu",

@@ -64,6 +64,10 @@ _CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("AveragePool", [_X], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
     ("AveragePool", [(1, 2, 4, 6, 6)], {"kernel_shape": [2, 2, 2], "pads": [1, 0, 0, 1, 0, 0]}),
     ("LpPool", [_X], {"kernel_shape": [2, 2]}),
+    *((op, [_X], {"kernel_shape": [3, 3], "strides": [2, 2], "dilations": [1, 2], "auto_pad": auto, "ceil_mode": 1})
+      for op, auto in (("MaxPool", "SAME_UPPER"), ("AveragePool", "SAME_LOWER"), ("LpPool", "SAME_UPPER"))),
+    ("Conv", [_X, floats(6, 2, 3, 3)], {"auto_pad": "SAME_UPPER", "group": 2, "dilations": [1, 1]}),
+    ("ConvTranspose", [_X, floats(4, 6, 2, 2)], {"auto_pad": "SAME_LOWER", "output_padding": [0, 0]}),
     ("BatchNormalization", [_X, floats(4), floats(4), floats(4), np.ones(4, "f")], {}),
     ("InstanceNormalization", [_X, floats(4), floats(4)], {}),
     ("GroupNormalization", [_X, floats(4), floats(4)], {"num_groups": 2}),

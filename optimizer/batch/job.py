@@ -11,7 +11,6 @@ from typing import Any
 
 from optimizer import logs
 from optimizer.batch.plan import BatchJob, digest_of_file
-from optimizer.deadline import hard_deadline
 from optimizer.errors import FormatError, StateError
 from optimizer.export.registry import emit
 from optimizer.files import move_file, scratch_folder
@@ -95,7 +94,7 @@ def _reachable(job: BatchJob, model: bytes | None) -> Path | bytes:
 def _optimized(job: BatchJob, source: Path | bytes, folder: Path) -> Done:
     options = job.options
     learned = learned_here(options.opmodel, job.device, options.l1_small_bytes)
-    with logs.labelled(job=job.name), hard_deadline(options.time_limit):
+    with logs.labelled(job=job.name):
         result = optimize_file(source, options, device=job.device, learned=learned)
     if isinstance(source, Path) and digest_of_file(source) != job.digest:
         raise _changed(job)

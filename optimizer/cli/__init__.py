@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # built in; `signal` adds the names of the numbers
 import sys
+import time
 
 from optimizer.cli.ending import end_interrupted
 
+BEGAN = time.monotonic()
+"""When this process came to be a command: its time limit counts from then."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from optimizer.cli.arguments import Commands, path_argument
 from optimizer.cli.asm_programs import one_program, program_cases
 from optimizer.errors import InfeasibleError, InputError, TtoptError
 from optimizer.files import write_text
+from optimizer.work_limit import bounded
 
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.program_json import ProgramCase
@@ -57,18 +58,23 @@ def run_alloc(args: argparse.Namespace) -> int:
 
     A program that stands alone is the input: what is wrong with it is said on stderr, too, as other commands do.
     """
+    from optimizer.kernels.amdgpu.pipeline import MAX_STEPS
     from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions
 
     options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
     cases = program_cases(args.source, args.case_id)
     failures: list[TtoptError] = []
-    for case in cases:
-        try:
-            record = _allocated(case, options)
-        except (InputError, InfeasibleError) as error:
-            failures.append(error)
-            record = _refused(case, error)
-        print(json.dumps(record), flush=True)
+    limit = bounded(
+        "finding registers for the programs of the document", MAX_STEPS, str(args.source), ("a part of them (--id)",)
+    )
+    with limit:
+        for case in cases:
+            try:
+                record = _allocated(case, options)
+            except (InputError, InfeasibleError) as error:
+                failures.append(error)
+                record = _refused(case, error)
+            print(json.dumps(record), flush=True)
     if failures and len(cases) == 1:
         raise failures[0]
     return 1 if failures else 0

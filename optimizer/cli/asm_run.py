@@ -78,8 +78,8 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
+    from optimizer.json_document import read_text
     from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
-    from optimizer.kernels.json_document import read_text
 
     given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
     if args.source.suffix != ".s":

@@ -7,6 +7,7 @@ for, and Ctrl-C ends the command at once.
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -101,6 +102,7 @@ def run_interruptibly(command: Callable[[], int]) -> int:
         signal.signal(signal.SIGINT, press)
         status = command()
         signal.signal(signal.SIGINT, end_interrupted)
+        gc.freeze()  # Python would look through all that is left for cycles, to end
     except BaseException:
         if pressed:
             end_interrupted()

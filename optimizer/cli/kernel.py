@@ -256,7 +256,7 @@ def _is_cases(path: Path) -> bool:
 
 def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
     """Id and program of each that was asked for."""
-    from optimizer.kernels.json_document import read_text
+    from optimizer.json_document import read_text
     from optimizer.kernels.tensix.cases import case_program
     from optimizer.kernels.tensix.python_file import read_kernels
     from optimizer.kernels.tensix.source_rules import check_source
@@ -274,7 +274,7 @@ def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
-    from optimizer.kernels.json_document import read
+    from optimizer.json_document import read
     from optimizer.kernels.tensix.cases import read_cases
 
     cases = read_cases(read(args.source))

@@ -11,13 +11,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from optimizer.cli import BEGAN
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
-from optimizer.deadline import hard_deadline
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def run_optimize(args: argparse.Namespace) -> int:
             interrupted.enter_stage(event.stage)
             progress(event)
 
-        with hard_deadline(options.time_limit), read_from(args.model):
-            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given)
+        with read_from(args.model):
+            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=BEGAN)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))

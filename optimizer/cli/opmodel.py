@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, table
-from optimizer.errors import FormatError, OptionError
+from optimizer.errors import FormatError, LimitError, OptionError
+from optimizer.json_document import MAX_BYTES, decoded
 
 if TYPE_CHECKING:
     from optimizer.opmodel.answer_cache import AnswerCache
@@ -116,7 +117,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a JSON-lines file, gzipped or not; FormatError names the line."""
     with _opened(path) as lines:
         try:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(_lines(lines, path), start=1):
                 if line.strip():
                     yield _row(line, f"{path} line {number}")
         except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
@@ -127,11 +128,16 @@ def _opened(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
 
 
+def _lines(file: IO[str], path: Path) -> Iterator[str]:
+    """Lines of a file; LimitError at one that is longer than a document may be."""
+    while line := file.readline(MAX_BYTES):
+        if len(line) == MAX_BYTES:
+            raise LimitError(f"a line of more than {MAX_BYTES >> 20} MiB", node=str(path), limit=MAX_BYTES)
+        yield line
+
+
 def _row(line: str, place: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not JSON: {error}", node=place) from error
+    row = decoded(line, place)
     if not isinstance(row, dict):
         raise FormatError("each line holds one JSON object", node=place)
     return row
@@ -141,6 +147,6 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
     """Rows of a CSV file with a header line."""
     with path.open(encoding="utf-8", newline="") as file:
         try:
-            yield from csv.DictReader(file)
+            yield from csv.DictReader(_lines(file, path))
         except (csv.Error, UnicodeDecodeError) as error:
             raise FormatError(f"not a readable CSV file: {error}", node=str(path)) from error

@@ -17,7 +17,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELDS, PROGRAM, kernel_files
 from optimizer.files import make_folder, write_text
-from optimizer.kernels.json_document import read, read_text
+from optimizer.json_document import read, read_text
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dst.schedule import Schedule

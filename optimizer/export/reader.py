@@ -59,6 +59,7 @@ def read_result(source: Path | bytes) -> OptimizedGraph:
         stated=Statement(
             summary={} if summary is None else summary.model_dump(exclude_unset=True, by_alias=True),
             board=options.board if "board" in document.options else None,
+            options=frozenset(document.options),
         ),
     )
 

@@ -14,11 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from optimizer.files import make_folder, write_text
 from optimizer.importers.json_graph import GraphDocument
+from optimizer.json_document import LARGEST_WHOLE
+from optimizer.sizes import LARGEST_INDEX, LARGEST_INTEGER, MAX_ELEMENTS, MAX_RANK
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
 Number = int | float | bool
-Pair = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=2, max_length=2)]
+Figure = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+"""Nanoseconds, bytes, or how many."""
+Flops = Annotated[int, Field(ge=0, le=LARGEST_WHOLE)]
+"""Many ops together may do more than the longest time has nanoseconds."""
+Difference = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
+Shape = Annotated[list[Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]], Field(max_length=MAX_RANK)]
+Pair = Annotated[list[Annotated[int, Field(ge=1, le=LARGEST_INDEX)]], Field(min_length=2, max_length=2)]
 GridPair = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=2, max_length=2)]
 """At most the cores of the largest board, all in one row or column."""
 CoreRange = Annotated[list[Annotated[int, Field(ge=0, le=63)]], Field(min_length=4, max_length=4)]
@@ -46,14 +54,14 @@ class StandsFor(Record):
     """A tensor of the model's file; the value is it with its dims in this order, then reshaped."""
 
     name: str
-    shape: list[int] = Field(description="as in the model")
+    shape: Shape = Field(description="as in the model")
     dims: list[int] = Field(description="a permutation of the tensor's dims")
 
 
 class Value(Record):
     """One tensor and its layout."""
 
-    shape: list[int] = Field(description="static sizes")
+    shape: Shape = Field(description="static sizes")
     dtype: DTypeName
     kind: Kind = Field(description="`input`: fed on every run; `parameter`: a weight; `constant`: has `data`")
     data: list[Number] | None = Field(None, description="elements of a constant in row-major order")
@@ -67,28 +75,28 @@ class ProgramTime(Record):
     """One device program of an op: launch, what could bound it (the longest does), what nothing overlaps."""
 
     program: str
-    time_ns: int
-    start_ns: int
-    terms_ns: dict[str, int]
-    tail_ns: int
+    time_ns: Figure
+    start_ns: Figure
+    terms_ns: dict[str, Figure]
+    tail_ns: Figure
 
 
 class Prediction(Record):
     """What the OpModel says of an op as placed; bytes are per core unless the name says otherwise."""
 
-    time_ns: int
-    cb_bytes: int
-    peak_l1_bytes: int
-    cores: int
+    time_ns: Figure
+    cb_bytes: Figure
+    peak_l1_bytes: Figure
+    cores: Figure
     bound: Literal["compute", "dram", "noc", "pcie", "dispatch"]
-    dram_read_bytes: int
-    dram_write_bytes: int
-    limit_ns: int = Field(0, description="the least that the op could take on the board, rounded down")
-    compulsory_dram_bytes: int = Field(0, description="the op's share of the model's compulsory DRAM traffic")
-    flops: int = Field(0, description="of products of elements, 2 per multiply-add")
+    dram_read_bytes: Figure
+    dram_write_bytes: Figure
+    limit_ns: Figure = Field(0, description="the least that the op could take on the board, rounded down")
+    compulsory_dram_bytes: Figure = Field(0, description="the op's share of the model's compulsory DRAM traffic")
+    flops: Flops = Field(0, description="of products of elements, 2 per multiply-add")
     parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
-    low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; absent: not told")
-    high_ns: int | None = Field(None, description="where it ends")
+    low_ns: Figure | None = Field(None, description="where the 80 % interval of the time begins; absent: not told")
+    high_ns: Figure | None = Field(None, description="where it ends")
 
 
 class MemoryConfigArgument(Record):
@@ -147,9 +155,9 @@ class Reservation(Record):
     """A value kept in L1 from one schedule position to another, both included."""
 
     value: str
-    start: int
-    end: int
-    bytes: int
+    start: Figure
+    end: Figure
+    bytes: Figure
 
 
 class FusedRegion(Record):
@@ -162,20 +170,22 @@ class FusedRegion(Record):
     place: str = Field(description="the op at whose place in the schedule it runs")
     inputs: list[str]
     outputs: list[str] = Field(description="results that ops outside read; the others are no tensors any more")
-    cores: int
+    cores: Figure
     tiles_per_core: Pair = Field(description="rows and columns of a core's shard")
     multicast: list[str] = Field(
         default_factory=list, description="inputs that one core, or one of each row or column, reads for the others"
     )
-    k_block: int | None = Field(
+    k_block: Figure | None = Field(
         None, description="tiles of its product's depth that are brought and multiplied at a time; null: all"
     )
-    l1_bytes_saved: int = Field(description="of the tensors in L1 that are no more")
-    dram_bytes_saved_total: int = Field(description="neither written nor read, on all cores together")
-    round_trips_saved: int = Field(description="values handed from op to op without a tensor between them")
-    circular_buffers: int
-    circular_buffers_saved: int = Field(description="fewer than kernels of ours would have for the ops one by one")
-    circular_buffer_bytes: int = Field(description="of those that lie in no tensor")
+    l1_bytes_saved: Difference = Field(description="of the tensors in L1 that are no more")
+    dram_bytes_saved_total: Difference = Field(description="neither written nor read, on all cores together")
+    round_trips_saved: Difference = Field(description="values handed from op to op without a tensor between them")
+    circular_buffers: Figure
+    circular_buffers_saved: Difference = Field(
+        description="fewer than kernels of ours would have for the ops one by one"
+    )
+    circular_buffer_bytes: Figure = Field(description="of those that lie in no tensor")
     judged_by: str | None = Field(
         None, description="what has judged values of such kernels on this chip (versions); null: nothing has"
     )
@@ -183,12 +193,12 @@ class FusedRegion(Record):
         default_factory=list,
         description="calls of the kernel, and ways its tensors come and go, that nobody has seen give right values",
     )
-    predicted_ns: int | None = Field(None, description="of the kernel, by the time model's constants for TTNN's ops")
-    ops_ns: int | None = Field(None, description="of the ops one by one")
-    saved_ns: int | None = Field(None, description="`ops_ns` less `predicted_ns`")
+    predicted_ns: Figure | None = Field(None, description="of the kernel, by the time model's constants for TTNN's ops")
+    ops_ns: Figure | None = Field(None, description="of the ops one by one")
+    saved_ns: Difference | None = Field(None, description="`ops_ns` less `predicted_ns`")
     bound: str | None = Field(None, description="what limits the kernel")
-    dram_read_bytes: int | None = Field(None, description="by all cores together")
-    dram_write_bytes: int | None = None
+    dram_read_bytes: Figure | None = Field(None, description="by all cores together")
+    dram_write_bytes: Figure | None = None
 
 
 class RefusedRegion(Record):
@@ -196,8 +206,8 @@ class RefusedRegion(Record):
 
     ops: list[str]
     because: str = Field(description="`slower`, or `no room in L1`")
-    predicted_ns: int | None = Field(description="of the kernel at its best home; null where L1 has no room")
-    ops_ns: int | None
+    predicted_ns: Figure | None = Field(description="of the kernel at its best home; null where L1 has no room")
+    ops_ns: Figure | None
 
 
 class Baselines(Record):
@@ -205,10 +215,10 @@ class Baselines(Record):
 
     model_config = ConfigDict(extra="allow")
 
-    dram_ns: int | None = None
-    dfsharding_ns: int | None = None
-    dram_read_bytes_total: int | None = None
-    dram_write_bytes_total: int | None = None
+    dram_ns: Figure | None = None
+    dfsharding_ns: Figure | None = None
+    dram_read_bytes_total: Figure | None = None
+    dram_write_bytes_total: Figure | None = None
 
 
 class Rewritten(Record):
@@ -241,19 +251,19 @@ class Loss(Record):
     """Predicted time beyond the physical limit, for one reason."""
 
     kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
-    ns: int
+    ns: Difference
 
 
 class PhysicalLimit(Record):
     """The least that the model takes on the board in the plan's types and fidelities (docs/cost-model.md)."""
 
-    limit_ns: int = Field(description="the longer of the next two, rounded down")
-    dram_ns: int = Field(description="compulsory bytes at the best bandwidth that kernels reach")
-    compute_ns: int = Field(description="products of elements at the peak of all worker cores")
-    compulsory_dram_bytes: int = Field(
+    limit_ns: Figure = Field(description="the longer of the next two, rounded down")
+    dram_ns: Figure = Field(description="compulsory bytes at the best bandwidth that kernels reach")
+    compute_ns: Figure = Field(description="products of elements at the peak of all worker cores")
+    compulsory_dram_bytes: Figure = Field(
         description="weights that do not lie in L1 and inputs, read once, and outputs, written once"
     )
-    flops: int = Field(description="of products of elements, 2 per multiply-add")
+    flops: Flops = Field(description="of products of elements, 2 per multiply-add")
     of_limit: float = Field(description="the limit over the predicted time")
     losses: list[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
 
@@ -273,7 +283,7 @@ class FrontPoint(Record):
     least_pcc: float | None = Field(description="the budget that it was planned for; null: the plan in bf16")
     predicted_pcc: float
     measured_pcc: float
-    time_ns: int = Field(description="predicted")
+    time_ns: Figure = Field(description="predicted")
 
 
 class Precision(Record):
@@ -285,12 +295,12 @@ class Precision(Record):
     predicted_error: float = Field(description="relative mean square of the error that the correlation stands for")
     measured_error: float
     outputs: list[MeasuredOutput]
-    rounds: int = Field(description="plans that were searched for and measured")
+    rounds: Figure = Field(description="plans that were searched for and measured")
     scale: float = Field(description="by how much measurement corrected the sensitivities")
     weights: str = Field(description="measured with: `given`, `model` or `random`")
     inputs: str = Field(description="`given` or `random`")
-    samples: int = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
-    exact_ns: int = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
+    samples: Figure = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
+    exact_ns: Figure = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
     given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
     front: list[FrontPoint] = Field(
         default_factory=list, description="plans that no other is as fast and as exact as; option `pareto`"
@@ -303,35 +313,37 @@ class Summary(Record):
     status: Literal["optimal", "feasible", "fallback"]
     policy: str
     opmodel: str
-    predicted_time_ns: int
-    predicted_low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; null: not told")
-    predicted_high_ns: int | None = Field(None, description="where it ends")
-    lower_bound_ns: int | None = None
+    predicted_time_ns: Figure
+    predicted_low_ns: Figure | None = Field(
+        None, description="where the 80 % interval of the time begins; null: not told"
+    )
+    predicted_high_ns: Figure | None = Field(None, description="where it ends")
+    lower_bound_ns: Figure | None = None
     gap: float | None = None
     baselines: Baselines
     limit: PhysicalLimit | None = Field(None, description="absent from documents of older versions")
-    time_by_class_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by kind of op")
-    time_by_bound_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by what limits it")
-    programs: int = Field(0, description="device programs launched, where the backend says")
-    traced_ns: int | None = Field(None, description="kernels and the gaps between them when run from a trace")
-    untraced_ns: int | None = Field(None, description="kernels, each no faster than the host dispatches one")
-    ops: int = Field(description="that run on the device")
-    ops_by_role: dict[str, int] = Field(default_factory=dict)
-    chains: int = Field(0, description="that did not fail")
-    chains_failed: int = 0
-    reshards: int = Field(description="copies from one L1 layout to another")
-    loads: int = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
-    spills: int = Field(description="copies from L1 to DRAM")
-    dram_read_bytes_total: int
-    dram_write_bytes_total: int
-    l1_peak_bytes: int = Field(description="per core, over the whole schedule")
-    l1_limit_bytes: int = Field(description="per core: what the allocator gives, times the usage cap")
-    dram_peak_bank_bytes: int | None = Field(
+    time_by_class_ns: dict[str, Figure] = Field(default_factory=dict, description="predicted time by kind of op")
+    time_by_bound_ns: dict[str, Figure] = Field(default_factory=dict, description="predicted time by what limits it")
+    programs: Figure = Field(0, description="device programs launched, where the backend says")
+    traced_ns: Figure | None = Field(None, description="kernels and the gaps between them when run from a trace")
+    untraced_ns: Figure | None = Field(None, description="kernels, each no faster than the host dispatches one")
+    ops: Figure = Field(description="that run on the device")
+    ops_by_role: dict[str, Figure] = Field(default_factory=dict)
+    chains: Figure = Field(0, description="that did not fail")
+    chains_failed: Figure = 0
+    reshards: Figure = Field(description="copies from one L1 layout to another")
+    loads: Figure = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
+    spills: Figure = Field(description="copies from L1 to DRAM")
+    dram_read_bytes_total: Figure
+    dram_write_bytes_total: Figure
+    l1_peak_bytes: Figure = Field(description="per core, over the whole schedule")
+    l1_limit_bytes: Figure = Field(description="per core: what the allocator gives, times the usage cap")
+    dram_peak_bank_bytes: Figure | None = Field(
         None, description="fullest DRAM bank at any step, while weights are prepared too; absent from older documents"
     )
-    dram_bank_bytes: int | None = Field(None, description="what a DRAM bank of the board holds")
-    l1_weights_bytes: int = Field(0, description="per core: of weights kept in L1 between runs")
-    l1_weights_bytes_total: int = Field(0, description="size of the weights kept in L1 between runs")
+    dram_bank_bytes: Figure | None = Field(None, description="what a DRAM bank of the board holds")
+    l1_weights_bytes: Figure = Field(0, description="per core: of weights kept in L1 between runs")
+    l1_weights_bytes_total: Figure = Field(0, description="size of the weights kept in L1 between runs")
     l1_resident_fraction: float
     rewritten: list[Rewritten] = Field(
         default_factory=list, description="convolutions that no config runs, computed in another way"

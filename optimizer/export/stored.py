@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
-from math import isfinite
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.export.annotated_json import FILE_NAME
 from optimizer.export.schema import AnnotatedGraph, PlacedGraph
+from optimizer.json_document import decoded, read_bytes
+from optimizer.options import Options
 from optimizer.wording.documents import other_kind
 
-MAX_DEPTH = 100
-"""Deepest nesting of a document that is read back; ours have about ten levels."""
-MAX_DIGITS = 30
-"""Longest whole number of a document that is read back."""
 MAX_BYTES = 1 << 29
 """Size of the largest document that is read back; that of a graph of 1000 ops has about 1.5 MB."""
-_LONG_NUMBER, _LONG_EXPONENT = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1)), re.compile(rb"[eE]\+?\d{3}|\d{300}")
-"""Without these every number can be read as it is, which is faster."""
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_annotated(source: Path | bytes) -> dict[str, Any]:
@@ -40,101 +33,58 @@ def read_placed(source: Path | bytes) -> PlacedGraph:
 
 def _read[Model: PlacedGraph](source: Path | bytes, model: type[Model]) -> Model:
     if isinstance(source, bytes):
-        data, place = _within_limit(source, "body"), "body"
+        data, place = source, "body"
     else:
         file = source / FILE_NAME if source.is_dir() else source
         data, place = _bytes(file), str(file)
-    record = _decoded(data, place)
-    _check_depth(record, place)
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"a result has at most {MAX_BYTES} bytes", node=place, limit=MAX_BYTES)
+    record = decoded(data, place)
     try:
         document = model.model_validate(record, strict=True)
     except ValidationError as error:
         if (other := other_kind(record, "check")) is not None and "device" not in record:
             raise FormatError(f"not a result but {other}", node=place) from None
         raise FormatError(f"not an annotated graph: {first_fault(error)}", node=place) from error
+    DeviceSpec.from_json(document.device)
+    Options.stated(document.options)
     _check_references(document)
     return document
 
 
 def _bytes(file: Path) -> bytes:
-    """The document's bytes, as far as it may be long; a device has no size to ask for."""
     if file.suffix.lower() in (".onnx", ".pb"):
         raise FormatError("a model, not a result: `ttopt optimize` makes one of it", node=str(file))
     try:
-        with file.open("rb") as source:
-            data = source.read(MAX_BYTES + 1)
+        return read_bytes(file, MAX_BYTES)
     except OSError as error:
         raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
-    return _within_limit(data, str(file))
-
-
-def _within_limit(data: bytes, place: str) -> bytes:
-    if len(data) > MAX_BYTES:
-        raise LimitError(f"a result has at most {MAX_BYTES} bytes", node=place, limit=MAX_BYTES)
-    return data
-
-
-def _decoded(data: bytes, place: str) -> Any:
-    """JSON without what other programs would read otherwise: a key twice, numbers without end, half characters."""
-    try:
-        record = json.loads(
-            data,
-            parse_int=_whole if _LONG_NUMBER.search(data) else None,
-            parse_float=_finite if _LONG_EXPONENT.search(data) else None,
-            parse_constant=_no_number,
-            object_pairs_hook=_unique,
-        )
-        if _SURROGATE.search(data):
-            json.dumps(record, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not a JSON document: {error}", node=place) from error
-    return record
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the name {twice[:80]!r} appears twice in one object")
-    return record
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"a whole number has {len(text)} digits, at most {MAX_DIGITS} are read")
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not isfinite(number):
-        raise ValueError(f"{text[:MAX_DIGITS]} is no finite number")
-    return number
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def _check_depth(record: Any, place: str) -> None:
-    nests = {dict, list}
-    level = [record] if type(record) in nests else []
-    for _ in range(MAX_DEPTH):
-        children = (item.values() if type(item) is dict else item for item in level)
-        level = [child for items in children for child in items if type(child) in nests]
-        if not level:
-            return
-    raise FormatError(f"nested more than {MAX_DEPTH} levels deep", node=place, limit=MAX_DEPTH)
 
 
 def _check_references(document: PlacedGraph) -> None:
-    """Every id that an op or the model mentions is in `values`, or GraphError."""
-    named = [("model", [*document.model.inputs, *document.model.outputs])]
-    named += [(op.id, [*op.inputs, *op.outputs]) for op in document.ops]
-    for place, ids in named:
-        for value_id in ids:
-            if value_id not in document.values:
-                raise GraphError(f"value '{value_id}' is not described in 'values'", node=place)
+    """Every value and op that a part of the document mentions is in it, or GraphError."""
+    ops = {op.id for op in document.ops}
+    for place, known, ids in _references(document, ops):
+        for name in ids:
+            if name not in known:
+                missing = "no op has the id" if known is ops else "no description in 'values' of"
+                raise GraphError(f"{missing} '{name}'", node=place)
+
+
+def _references(document: PlacedGraph, ops: Collection[str]) -> Iterator[tuple[str, Collection[str], Iterable[str]]]:
+    """(place, what is known, what is named there) of everything that names ops or values."""
+    values = document.values
+    yield "model", values, (*document.model.inputs, *document.model.outputs)
+    for op in document.ops:
+        yield op.id, values, (*op.inputs, *op.outputs)
+    for chain in document.chains:
+        yield f"chain {chain.id}", ops, chain.ops
+    yield "reservations", values, (r.value for r in document.reservations)
+    for region in document.fused_kernels:
+        yield f"kernel {region.kernel}", ops, (*region.ops, region.place)
+        yield f"kernel {region.kernel}", values, (*region.inputs, *region.outputs, *region.multicast)
+    for refused in document.refused_kernels:
+        yield "refused_kernels", ops, refused.ops
 
 
 def first_fault(error: ValidationError) -> str:

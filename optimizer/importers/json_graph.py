@@ -6,11 +6,9 @@ between layouts that the optimizer inserted are taken out again.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from math import isfinite, prod
+from math import prod
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,15 +29,14 @@ from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.json_document import decoded
+from optimizer.sizes import check_shape
 from optimizer.wording.documents import other_kind
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
 INSERTED_ROLES = ("reshard", "spill", "load", "layout")
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 SHOWN_FAULTS = 5
 """Wrong fields that an error names."""
-MAX_DEPTH = 32
-"""Nesting of lists in an attribute."""
 
 
 class _Strict(BaseModel):
@@ -139,13 +136,7 @@ def _no_such_op(name: str) -> str:
 
 def parse(data: bytes) -> GraphDocument:
     """Bytes to a validated document; FormatError names the first few offending fields."""
-    try:
-        text = data.decode("utf-8-sig")
-        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-        if _SURROGATE.search(text):
-            json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to any result
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not a JSON document: {error}") from error
+    raw = decoded(data)
     if not isinstance(raw, dict):
         raise FormatError("the JSON document must be an object")
     try:
@@ -190,19 +181,6 @@ def _without_unknown(raw: dict[str, Any], error: ValidationError) -> GraphDocume
             place = place[step]
         del place[last]
     return GraphDocument.model_validate(raw)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise GraphError(f"the name '{key}' appears twice in one JSON object", node=key)
-        result[key] = value
-    return result
-
-
-def _no_constant(name: str) -> float:
-    raise FormatError(f"{name} is not a JSON number")
 
 
 def build(document: GraphDocument, options: ImportOptions) -> tuple[Graph, int]:
@@ -311,18 +289,7 @@ def _stands_for(value_id: str, section: ValueSection, held: tuple[int, ...]) -> 
 
 
 def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
-    if any(s <= 0 for s in shape):
-        raise ShapeError(f"'{value_id}' has the shape {list(shape)}, which is empty or negative", node=value_id)
-    if len(shape) > limits.max_rank:
-        raise LimitError(
-            f"'{value_id}' has rank {len(shape)}, the limit is {limits.max_rank}", node=value_id, limit=limits.max_rank
-        )
-    if prod(shape) > limits.max_elements:
-        raise LimitError(
-            f"'{value_id}' of shape {list(shape)} exceeds {limits.max_elements} elements",
-            node=value_id,
-            limit=limits.max_elements,
-        )
+    check_shape(value_id, shape, limits.max_elements, limits.max_rank)
     return tuple(shape) or (1,)
 
 
@@ -399,14 +366,10 @@ def _inferred(graph: Graph, op: Op, limits: ImportLimits) -> tuple[tuple[tuple[i
     return shapes, dtypes
 
 
-def _attr(value: Any, place: str, depth: int = 0) -> Attr:
+def _attr(value: Any, place: str) -> Attr:
     """A JSON value as an attribute: numbers, strings, booleans, null and nested lists of them."""
     if isinstance(value, list):
-        if depth >= MAX_DEPTH:
-            raise FormatError("lists nested too deeply", node=place)
-        return tuple(_attr(v, place, depth + 1) for v in value)
-    if isinstance(value, float) and not isfinite(value):
-        raise FormatError("not a finite number", node=place)
-    if value is None or isinstance(value, int | float | str):
-        return value
-    raise FormatError("objects are no attribute values", node=place)
+        return tuple(_attr(v, place) for v in value)
+    if isinstance(value, dict):
+        raise FormatError("objects are no attribute values", node=place)
+    return value  # type: ignore[no-any-return]  # decoded JSON

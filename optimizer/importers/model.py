@@ -17,6 +17,7 @@ from typing import Any
 from optimizer.errors import LimitError, ShapeError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
+from optimizer.sizes import MAX_ELEMENTS, MAX_RANK
 
 KEEP = "keep"
 """As `activations_dtype`: keep f32 and bf16 as the file has them instead of converting."""
@@ -34,13 +35,13 @@ class ImportLimits:
     """Nodes of the foreign graph, functions inlined."""
     max_operands: int = 1 << 15
     """Inputs, and outputs, of any one node."""
-    max_elements: int = 1 << 34
+    max_elements: int = MAX_ELEMENTS
     """Elements of any one tensor."""
     max_bytes: int = (1 << 31) - 1
     """Size of the file (protobuf itself ends at 2 GiB); external weights do not count, they are not read."""
     max_inlined_bytes: int = 1 << 28
     """Bytes of the nodes of all local functions once each call has its copy, large tensors left out."""
-    max_rank: int = 8
+    max_rank: int = MAX_RANK
     """Dimensions of any one tensor."""
     max_computed_elements: int = 1 << 24
     """Elements of all arrays together that the import computes: folded constants, indices, masks, matrices."""

@@ -17,7 +17,7 @@ import onnx
 from optimizer.errors import GraphError, OptionError, ShapeError, UnknownNameError
 from optimizer.importers.model import Budget, OpenSizesError
 from optimizer.importers.onnx_inputs import captured
-from optimizer.options import LARGEST_INTEGER
+from optimizer.sizes import LARGEST_INTEGER
 
 NAMELESS = "?"
 LONGEST = 200
@@ -37,6 +37,18 @@ class OpenInput:
     name: str
     dims: tuple[Dim, ...] | None
     """None: not even how many there are."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the inputs of a model say of its sizes."""
+
+    known: Mapping[str, int]
+    """The number of each name that has one."""
+    open_inputs: tuple[OpenInput, ...]
+    """Inputs that something reads and that lack numbers."""
+    given: tuple[onnx.ValueInfoProto, ...]
+    """As the file states them, the inputs to which the user gave sizes."""
 
 
 def declared(info: onnx.ValueInfoProto) -> tuple[Dim, ...]:
@@ -110,10 +122,10 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int | None:
 
 def bind_inputs(
     graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int], budget: Budget
-) -> list[OpenInput]:
-    """Give every input, and every other stated shape, the numbers that are known; returns the inputs that lack some.
+) -> Sizes:
+    """Give every input, and every other stated shape, the numbers that are known.
 
-    Inputs that nothing reads do not count. GraphError for an input that is no tensor, ShapeError and UnknownNameError
+    GraphError for an input that is no tensor, ShapeError and UnknownNameError
     for numbers that do not fit the model.
     """
     names = [i.name for i in graph.input]
@@ -131,7 +143,10 @@ def bind_inputs(
         _check_names(dims, stated)
     known = _known(tensors, shapes, dims)
     found: list[OpenInput] = []
+    given: list[onnx.ValueInfoProto] = []
     for info in tensors:
+        if info.name in shapes or (known and not all(isinstance(dim, int) for dim in declared(info))):
+            given.append(onnx.ValueInfoProto.FromString(info.SerializeToString()))
         if info.name in shapes:
             _set_shape(info, shapes[info.name])
             continue
@@ -140,7 +155,7 @@ def bind_inputs(
             found.append(OpenInput(info.name, sizes))
     for info in (*graph.value_info, *graph.output):
         _substitute(info, known)
-    return found
+    return Sizes(known, tuple(found), tuple(given))
 
 
 def _substitute(info: onnx.ValueInfoProto, known: Mapping[str, int]) -> tuple[Dim, ...] | None:

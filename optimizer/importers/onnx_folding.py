@@ -29,7 +29,9 @@ from onnxscript.optimizer import FOLDED_FROM_KEY
 from onnxscript.optimizer._constant_folding import FoldConstantsPass
 
 from optimizer.errors import GraphError, LimitError, ShapeError, TtoptError
+from optimizer.importers import onnx_shape_corrections
 from optimizer.importers.model import Budget
+from optimizer.importers.onnx_operands import check_operands
 from optimizer.importers.onnx_weights import FOLD_LIMIT
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -134,6 +136,7 @@ HIGHEST_RANK = 64
 """Dims of a value inside of shape arithmetic, NumPy's limit; those of a tensor on the device are far fewer."""
 
 _QUIET = logging.NullHandler()
+onnx_shape_corrections.install()
 
 
 def node_place(node: ir.Node) -> str:
@@ -203,7 +206,6 @@ class BoundedContext(ShapeInferenceContext):  # type: ignore[misc]  # the librar
 
 def infer_shapes(model: ir.Model, budget: Budget) -> None:
     """`onnx_shape_inference.infer_symbolic_shapes` with a bounded context, which its own entrance does not take."""
-    registry.collect()
     context = BoundedContext.over(model.opset_imports, budget)
     context.reserve_symbol_names(collect_symbol_names(model.graph))
     _process_graph(context, model.graph, model_functions=model.functions, inference_cache={}, op_function_cache={})
@@ -214,7 +216,7 @@ def infer_shapes(model: ir.Model, budget: Budget) -> None:
 class BoundedFolding(FoldConstantsPass):
     """The library's constant folding: every node visited and every constant made is counted."""
 
-    def __init__(self, budget: Budget, with_onnx: bool) -> None:
+    def __init__(self, budget: Budget, weights: frozenset[str], with_onnx: bool) -> None:
         super().__init__(
             shape_inference=with_onnx,
             input_size_limit=FOLD_LIMIT,
@@ -222,9 +224,11 @@ class BoundedFolding(FoldConstantsPass):
             should_fold=self._should_fold,
         )
         self._budget = budget
+        self._weights = weights
 
     def process_node(self, node: ir.Node, is_function: bool) -> Any:
         self._budget.work(node_place(node), 1 + len(node.inputs) + len(node.outputs))
+        check_operands(node, self._opset_imports, self._weights)
         if node.op_type == "SplitToSequence":
             self._budget.work(node_place(node), 8 * _pieces(node))
         replacement = super().process_node(node, is_function)
@@ -292,8 +296,8 @@ def _pieces(node: ir.Node) -> int:
     return -(-dim // max(1, int(step.numpy().reshape(-1)[0])))
 
 
-def fold_model(model: ir.Model, budget: Budget) -> None:
-    """Infer shapes and fold constants in turn, until nothing changes any more."""
+def fold_model(model: ir.Model, budget: Budget, weights: frozenset[str]) -> None:
+    """Infer shapes and fold constants in turn, until nothing changes any more; `weights`: inputs that are weights."""
     for library in ("onnx_ir", "onnx_shape_inference", "onnxscript"):
         # what they cannot infer is reported by the caller; without any handler, logging prints it on stderr
         logging.getLogger(library).addHandler(_QUIET)
@@ -303,9 +307,11 @@ def fold_model(model: ir.Model, budget: Budget) -> None:
             common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
             # onnx's own inference, node by node, is slower but knows the ops of old opsets
             for with_onnx in (False, True):
-                _rounds(model, budget, with_onnx)
+                _rounds(model, budget, weights, with_onnx)
                 if not unresolved_nodes(model):
                     break
+            for node in model.graph:
+                check_operands(node, model.opset_imports, weights)
     except TtoptError:
         raise
     except Exception as error:
@@ -319,10 +325,10 @@ def fold_model(model: ir.Model, budget: Budget) -> None:
         raise
 
 
-def _rounds(model: ir.Model, budget: Budget, with_onnx: bool) -> None:
+def _rounds(model: ir.Model, budget: Budget, weights: frozenset[str], with_onnx: bool) -> None:
     for _ in range(ROUNDS):
         infer_shapes(model, budget)
-        result = BoundedFolding(budget, with_onnx)(model)
+        result = BoundedFolding(budget, weights, with_onnx)(model)
         _drop_identities(model)
         common.RemoveUnusedNodesPass()(model)
         if not result.modified:

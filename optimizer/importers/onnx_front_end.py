@@ -15,13 +15,15 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from optimizer.errors import FormatError, GraphError, LimitError
+from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import Budget, ImportOptions
-from optimizer.importers.onnx_checks import check_functions, check_nodes, opset_versions
-from optimizer.importers.onnx_dims import OpenInput, bind_inputs, drop_unread, refuse_open
+from optimizer.importers.onnx_checks import check_functions, opset_versions
+from optimizer.importers.onnx_dims import OpenInput, Sizes, bind_inputs, drop_unread, refuse_open
 from optimizer.importers.onnx_folding import LIBRARY_ERRORS
 from optimizer.importers.onnx_inputs import check_names, check_sizes, drop_default_inputs
 from optimizer.importers.onnx_refusals import refuse_control_flow, refuse_unresolved
+from optimizer.importers.onnx_schemas import check_nodes
+from optimizer.importers.onnx_stated import Stated, compared, restate_sources, take_out
 from optimizer.importers.onnx_tensors import Settled, settle
 from optimizer.importers.onnx_weights import Keep, hoist_weights, keep_nothing, promote_weights, strip_weights
 
@@ -116,8 +118,9 @@ class NamedModel:
     """A model without functions, whose weights are initializers and Constants of its one graph, without elements."""
 
     proto: onnx.ModelProto
-    open_inputs: tuple[OpenInput, ...]
-    """Inputs that lack numbers, if those are taken."""
+    sizes: Sizes
+    statements: tuple[Stated, ...]
+    """What the file says of values whose types are inferred."""
     left_out: tuple[str, ...]
     settled: Settled
 
@@ -150,14 +153,14 @@ def name_weights(
         )
     check_nodes(proto, budget)
     check_names(proto.graph)
+    statements = take_out(proto)
     drop_default_inputs(proto.graph)
-    _drop_stated_shapes(proto)
-    open_inputs = bind_inputs(proto.graph, options.input_shapes, options.dims, budget)
+    sizes = bind_inputs(proto.graph, options.input_shapes, options.dims, budget)
     if not open_sizes:
-        refuse_open(open_inputs)
+        refuse_open(sizes.open_inputs)
     left_out = drop_unread(proto.graph)
     hoist_weights(proto.graph)
-    return NamedModel(proto, tuple(open_inputs), left_out, settled)
+    return NamedModel(proto, sizes, statements, left_out, settled)
 
 
 def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget, open_sizes: bool = False) -> FrontEndModel:
@@ -170,19 +173,34 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget, open_si
     check_sizes(proto.graph, options.limits)
     refuse_control_flow(proto.graph)
     initializers = frozenset(t.name for t in proto.graph.initializer)
-    parameters, causal = promote_weights(proto.graph)
-    _restate_sources(proto.graph)
-    model = _folded(proto, budget)
+    promoted, causal = promote_weights(proto.graph)
+    parameters = frozenset(promoted)
+    restate_sources(proto.graph)
+    model = _folded(proto, budget, parameters)
+    remarks = compared(model, named.statements, named.sizes, lambda: _as_stated(proto, named.sizes, budget, parameters))
     front = FrontEndModel(
-        model, frozenset(parameters), frozenset(causal), initializers, named.left_out, named.settled.notes,
-        named.settled.unread, named.open_inputs,
+        model, parameters, frozenset(causal), initializers, named.left_out,
+        (*named.settled.notes, *remarks), named.settled.unread, named.sizes.open_inputs,
     )  # fmt: skip
     if not front.open_inputs:
         refuse_unresolved(model, front.parameters, front.why_without_elements, opset_versions(proto))
     return front
 
 
-def _folded(proto: onnx.ModelProto, budget: Budget) -> ir.Model:
+def _as_stated(proto: onnx.ModelProto, sizes: Sizes, budget: Budget, weights: frozenset[str]) -> ir.Model | None:
+    """The model with the sizes that the file states of its inputs; None where these do not even fit each other."""
+    given = {info.name: info for info in sizes.given}
+    for info in proto.graph.input:
+        if info.name in given:
+            info.CopyFrom(given[info.name])
+    restate_sources(proto.graph)
+    try:
+        return _folded(proto, budget, weights)
+    except (GraphError, ShapeError):
+        return None
+
+
+def _folded(proto: onnx.ModelProto, budget: Budget, weights: frozenset[str]) -> ir.Model:
     import onnx_ir as ir
 
     from optimizer.importers.onnx_folding import first_line, fold_model
@@ -191,31 +209,5 @@ def _folded(proto: onnx.ModelProto, budget: Budget) -> ir.Model:
         model: ir.Model = ir.from_proto(proto)
     except LIBRARY_ERRORS as error:
         raise GraphError(f"the model is inconsistent: {first_line(error)}") from error
-    fold_model(model, budget)
+    fold_model(model, budget, weights)
     return model
-
-
-def _drop_stated_shapes(proto: onnx.ModelProto) -> None:
-    """Stated shapes can be stale or wrong, so only those of ops that nobody can infer are kept."""
-    versions = opset_versions(proto)
-    foreign: set[str] = set()
-    for node in proto.graph.node:
-        domain = node.domain if node.domain != "ai.onnx" else ""
-        if not onnx.defs.has(node.op_type, versions.get(domain, 1), domain):
-            foreign.update(node.output)
-    kept = [onnx.ValueInfoProto.FromString(v.SerializeToString()) for v in proto.graph.value_info if v.name in foreign]
-    del proto.graph.value_info[:]
-    proto.graph.value_info.extend(kept)
-    for output in proto.graph.output:
-        if output.name not in foreign and output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
-
-
-def _restate_sources(graph: onnx.GraphProto) -> None:
-    """An output that no node computes has the type of the input or initializer that it is."""
-    sources = {i.name: i for i in graph.input}
-    for tensor in graph.initializer:
-        sources[tensor.name] = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-    for output in graph.output:
-        if output.name in sources:
-            output.type.CopyFrom(sources[output.name].type)

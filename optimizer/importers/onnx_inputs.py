@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import prod
 
 import onnx
 
-from optimizer.errors import GraphError, LimitError, ShapeError
+from optimizer.errors import GraphError
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_checks import node_label, subgraphs
 from optimizer.ir.topological import topological_order
+from optimizer.sizes import check_shape
 
 
 def check_names(graph: onnx.GraphProto) -> None:
@@ -75,24 +75,8 @@ def drop_default_inputs(graph: onnx.GraphProto) -> None:
 
 
 def check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
-    """`check_shape` of every input and initializer, all of static shape."""
+    """`sizes.check_shape` of every input and initializer, all of static shape."""
     declared = [(i.name, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input]
     declared += [(t.name, list(t.dims)) for t in graph.initializer]
     for name, dims in declared:
-        check_shape(name, dims, limits)
-
-
-def check_shape(name: str, dims: list[int] | tuple[int, ...], limits: ImportLimits) -> None:
-    """ShapeError on an empty tensor, LimitError on one that is too large or of too high a rank."""
-    if any(d < 0 for d in dims):
-        raise ShapeError(f"tensor '{name}' of shape {list(dims)} has a negative size", node=name)
-    if len(dims) > limits.max_rank:
-        raise LimitError(
-            f"tensor '{name}' has rank {len(dims)}, the limit is {limits.max_rank}", node=name, limit=limits.max_rank
-        )
-    if prod(dims) > limits.max_elements:
-        raise LimitError(
-            f"tensor '{name}' of shape {list(dims)} has {prod(dims)} elements, the limit is {limits.max_elements}",
-            node=name,
-            limit=limits.max_elements,
-        )
+        check_shape(name, dims, limits.max_elements, limits.max_rank, empty=True)

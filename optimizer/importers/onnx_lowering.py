@@ -95,7 +95,7 @@ class Lowering(NodeReader):
         self.graph.inputs.append(name)
 
     def _lower(self, node: ir.Node) -> None:
-        self.node = node
+        self.begin(node)
         self.budget.work(self.label, 1 + len(node.inputs) + len(node.outputs))
         domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
         key = f"{domain}{node.op_type}"
@@ -106,6 +106,7 @@ class Lowering(NodeReader):
             if mapping is None:
                 raise NotMappedError(self.lacking(key))
             outputs = mapping(self)
+            self.check_read()
         except NotMappedError as reason:
             self._discard()
             self.warnings.append(f"{self.label}: {reason}; it becomes an opaque op")
@@ -153,9 +154,12 @@ class Lowering(NodeReader):
             expected = self.ir_shape(value)
             found = self.graph.value(value_id).shape
             if found != expected:
-                if prod(found) != prod(expected):
+                stated = self.node.domain not in ("", "ai.onnx")
+                if prod(found) != prod(expected) or stated:
                     raise ShapeError(
-                        f"{self.label}: shape {list(found)} found, {list(expected)} inferred", node=self.node.name
+                        f"{self.label}: shape {list(found)} found, {list(expected)} "
+                        f"{'stated in the file' if stated else 'inferred'}",
+                        node=self.node.name,
                     )
                 value_id = self.reshape(value_id, expected)
             bound[name] = value_id

@@ -12,8 +12,9 @@ import onnx_ir as ir
 from optimizer.errors import DTypeError, GraphError, ShapeError
 from optimizer.importers.model import KEEP, ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
-from optimizer.importers.onnx_inputs import check_shape
+from optimizer.importers.onnx_unread import unread
 from optimizer.ir.dtype import DType
+from optimizer.sizes import check_shape
 
 Shape = tuple[int, ...]
 
@@ -51,6 +52,19 @@ class NodeReader:
         self.options = options
         self.conversions: Counter[str] = Counter()
         self.node: ir.Node = None  # type: ignore[assignment]
+        self._read_attributes: set[str] = set()
+        self._read_inputs: set[int] = set()
+
+    def begin(self, node: ir.Node) -> None:
+        """Read this node from now on."""
+        self.node = node
+        self._read_attributes.clear()
+        self._read_inputs.clear()
+
+    def check_read(self) -> None:
+        """NotMappedError where the mapping has left something of the node aside that changes its result."""
+        for what in unread(self.node, self._version, self._read_attributes, self._read_inputs):
+            raise NotMappedError(f"{what} is not taken")
 
     @property
     def label(self) -> str:
@@ -61,8 +75,15 @@ class NodeReader:
     def opset(self) -> int:
         return self.front.model.opset_imports.get("", self.front.model.opset_imports.get("ai.onnx", 17))
 
+    @property
+    def _version(self) -> int:
+        """Of the node's domain."""
+        domain = self.node.domain
+        return self.opset if domain in ("", "ai.onnx") else self.front.model.opset_imports.get(domain, 1)
+
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute's plain value (ints, floats, strings, lists as tuples)."""
+        self._read_attributes.add(name)
         attribute = self.node.attributes.get(name)
         if attribute is None:
             return default
@@ -71,10 +92,25 @@ class NodeReader:
             return attribute.as_tensor().numpy()
         return tuple(value) if isinstance(value, list | tuple) else value
 
+    def needed(self, name: str) -> Any:
+        """An attribute that this use of the op cannot do without."""
+        value = self.attr(name)
+        if value is None:
+            raise GraphError(f"attribute '{name}' is missing")
+        return value
+
+    def has_both(self, first: int, second: int) -> bool:
+        """Whether two inputs are there that belong together; GraphError when only one is."""
+        if self.has(first) != self.has(second):
+            raise GraphError(f"inputs {first} and {second} belong together; one of them is missing")
+        return self.has(first)
+
     def has(self, index: int) -> bool:
+        self._read_inputs.add(index)
         return index < len(self.node.inputs) and self.node.inputs[index] is not None
 
     def input(self, index: int) -> ir.Value:
+        self._read_inputs.add(index)
         value = self.node.inputs[index] if index < len(self.node.inputs) else None
         if value is None:
             raise GraphError(f"{self.label}: input {index} is missing", node=self.node.name)
@@ -146,9 +182,8 @@ class NodeReader:
     # -- shapes and types ---------------------------------------------------------------------------
     def ir_shape(self, value: ir.Value) -> Shape:
         shape = foreign_shape(value) or (1,)
-        check_shape(value.name or "?", shape, self.options.limits)
-        if 0 in shape:
-            raise ShapeError(f"tensor '{value.name}' of shape {list(shape)} is empty", node=value.name)
+        limits = self.options.limits
+        check_shape(value.name or "?", shape, limits.max_elements, limits.max_rank)
         return shape
 
     @property

@@ -9,9 +9,9 @@ import onnx
 import onnx.defs
 
 from optimizer.errors import GraphError, ShapeError
-from optimizer.importers.onnx_checks import absent_from_opset
 from optimizer.importers.onnx_folding import CONTROL_FLOW, node_place, unresolved_nodes
 from optimizer.importers.onnx_lacking import REASONS, no_such_op
+from optimizer.importers.onnx_schemas import absent_from_opset
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,6 +7,7 @@ listed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from sys import float_info
 from types import MappingProxyType
 
 from optimizer.errors import GraphError, UnknownNameError
@@ -17,18 +18,17 @@ from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
 from optimizer.ir.vocabulary import UNARY
 from optimizer.options import MATH_FIDELITIES
+from optimizer.sizes import LARGEST_INDEX, is_whole
 
 Test = Callable[[Attr], bool]
-INT_LIMIT = 1 << 40
-"""Beyond any size, index or step of a tensor on a device."""
 
 
 def _is_int(value: Attr) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < INT_LIMIT
+    return is_whole(value, -LARGEST_INDEX, LARGEST_INDEX)
 
 
 def _is_number(value: Attr) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _are_ints(value: Attr) -> bool:
@@ -44,6 +44,21 @@ def _is_compute(value: Attr) -> bool:
     return flags and fid in FIDELITIES.values() and bool(pairs) and value == tuple(dict(pairs).items())
 
 
+def _is_size(value: Attr) -> bool:
+    return is_whole(value, 1, LARGEST_INDEX)
+
+
+def _are_sizes(value: Attr) -> bool:
+    return isinstance(value, tuple) and all(map(_is_size, value))
+
+
+def _are_arguments(value: Attr) -> bool:
+    """Whether a value is names of a call's arguments, each with a number."""
+    pairs = [v for v in value if isinstance(v, tuple) and len(v) == 2] if isinstance(value, tuple) else None
+    named = pairs is not None and all(isinstance(n, str) and n.isidentifier() and _is_number(v) for n, v in pairs)
+    return named and pairs == list(value)  # type: ignore[arg-type]
+
+
 def _are_pairs(value: Attr) -> bool:
     return isinstance(value, tuple) and all(_are_ints(v) and len(v) == 2 for v in value)  # type: ignore[arg-type]
 
@@ -55,19 +70,25 @@ _KINDS: Mapping[str, tuple[str, Test]] = MappingProxyType(
         "float": ("a number", _is_number),
         "str": ("a string", lambda v: isinstance(v, str)),
         "ints": ("a list of integers", _are_ints),
+        "size": ("a positive integer", _is_size),
+        "sizes": ("a list of positive integers", _are_sizes),
         "numbers": ("a list of numbers", lambda v: isinstance(v, tuple) and all(map(_is_number, v))),
         "pairs": ("a list of [before, after] pairs of integers", _are_pairs),
         "int or ints": ("an integer or a list of integers", lambda v: _is_int(v) or _are_ints(v)),
         "page": ("'tile' or 'row_major'", lambda v: v in ("tile", "row_major")),
         "dtype": (f"one of {', '.join(DType)}", lambda v: isinstance(v, str) and v in {str(d) for d in DType}),
         "compute": ("a list of pairs of fid, fp32, l1acc or approx and its value", _is_compute),
+        "sharding": ("a sharding", lambda v: v in ("height_sharded", "width_sharded", "block_sharded")),
+        "arguments": ("a list of pairs of a name and a number", _are_arguments),
         "words": ("a list of names", lambda v: isinstance(v, tuple) and all(isinstance(w, str) for w in v)),
     }
 )
 _BY_NAME = {
-    **dict.fromkeys(("begins", "ends", "steps", "dims", "kernel_size", "shape", "sizes"), "ints"),
-    **dict.fromkeys(("batch_size", "channels", "in_channels", "out_channels", "input_height", "input_width"), "int"),
-    **dict.fromkeys(("dim0", "dim1", "k", "num_groups", "num_heads", "num_kv_heads"), "int"),
+    **dict.fromkeys(("begins", "ends", "dims", "shape"), "ints"),
+    **dict.fromkeys(("kernel_size", "stride", "dilation", "sizes", "steps"), "sizes"),
+    **dict.fromkeys(("batch_size", "channels", "in_channels", "out_channels", "input_height", "input_width"), "size"),
+    **dict.fromkeys(("k", "groups", "num_groups", "num_heads"), "size"),
+    **dict.fromkeys(("dim0", "dim1", "num_kv_heads"), "int"),
     **dict.fromkeys(("exponent", "scalar", "scale", "threshold", "weight", "min", "max", "end", "start"), "float"),
     **dict.fromkeys(("step", "value", "x", "y"), "float"),
     **dict.fromkeys(("activation", "math_fidelity"), "str"),
@@ -127,7 +148,12 @@ def check_kinds(row: OpDef, op: Op) -> None:
         kind = kind_of(row, name)
         if kind is None or (value is None and row.attrs.get(name, REQUIRED) is None):
             continue
-        wanted, test = _KINDS[kind]
-        if not test(value):
-            raise GraphError(f"attribute '{name}' of {row.name} must be {wanted}, not {value!r}", node=op.id)
+        check_kind(op, name, kind)
         _check_words(row, op, name, value)
+
+
+def check_kind(op: Op, name: str, kind: str) -> None:
+    """GraphError when an attribute of an op has not a value of this kind."""
+    wanted, test = _KINDS[kind]
+    if not test(op.attrs[name]):
+        raise GraphError(f"attribute '{name}' of {op.op} must be {wanted}, not {op.attrs[name]!r}", node=op.id)

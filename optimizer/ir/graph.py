@@ -18,6 +18,7 @@ from typing import Any
 from optimizer.errors import GraphError
 from optimizer.ir.dtype import DType
 from optimizer.ir.topological import topological_order
+from optimizer.sizes import check_shape
 
 Scalar = int | float | bool | str
 Attr = Scalar | None | tuple["Attr", ...]
@@ -58,6 +59,7 @@ class ForeignTensor:
     def from_json(record: Mapping[str, Any], place: str, held: tuple[int, ...]) -> ForeignTensor:
         """Read back for a value of shape `held`; GraphError naming the place where that cannot hold the tensor."""
         shape, dims = tuple(record["shape"]), tuple(record["dims"])
+        check_shape(place, shape)
         if sorted(dims) != list(range(len(shape))) or prod(shape) != prod(held):
             raise GraphError(f"{list(shape)} with dims {list(dims)} is not held by {list(held)}", node=place)
         return ForeignTensor(str(record["name"]), shape, dims)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.errors import GraphError, LimitError, ShapeError, UnknownNameError
 from optimizer.ir.compulsory import ProductRule, ReadRule, whole
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.plugins import plugin_failure
+from optimizer.sizes import check_shape
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Mapping[str, Attr], tuple[Shape, ...]], tuple[Shape, ...]]
@@ -226,16 +227,19 @@ class OpDef:
         return {**filled, **op.attrs}  # type: ignore[dict-item]
 
     def infer_shapes(self, op: Op, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
-        """Output shapes by the row's rule; ShapeError names the op and the input shapes."""
+        """Output shapes by the row's rule; ShapeError or LimitError names the op and the input shapes."""
         try:
-            return self.shapes(self.full_attrs(op), inputs)
+            shapes = self.shapes(self.full_attrs(op), inputs)
+            for shape in shapes:
+                check_shape(op.id, shape)
+            return shapes
         except (IndexError, TypeError, ValueError, KeyError, ArithmeticError) as error:
             shown = ", ".join(str(list(s)) for s in inputs)
             fault = plugin_failure(error)
             raise fault or ShapeError(f"{self.name} does not fit inputs {shown}: {error}", node=op.id) from error
-        except ShapeError as error:
+        except (ShapeError, LimitError) as error:
             shown = ", ".join(str(list(s)) for s in inputs)
-            raise ShapeError(f"{self.name} of {shown}: {error.message}", node=op.id) from None
+            raise type(error)(f"{self.name} of {shown}: {error.message}", node=op.id, limit=error.limit) from None
 
     def infer_dtypes(self, op: Op, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
         """Element types of `count` results of an op."""

@@ -11,6 +11,7 @@ from math import ceil, prod
 from typing import Any
 
 from optimizer.errors import ShapeError
+from optimizer.sizes import check_shape
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -90,6 +91,14 @@ def _conv_output(size: int, kernel: int, stride: int, pad: int, dilation: int, c
     return (-(-span // stride) if ceil else span // stride) + 1
 
 
+def _check_window(attrs: Attrs, channels: int) -> None:
+    """LimitError where the input with the padding that its windows see, which is made, is larger than any tensor."""
+    top, bottom, left, right = attrs["padding"]
+    _need(min(top, bottom, left, right) >= 0, f"padding {[top, bottom, left, right]} is negative")
+    height, width = attrs["input_height"] + top + bottom, attrs["input_width"] + left + right
+    check_shape("padded input", (attrs["batch_size"], height, width, channels))
+
+
 def _check_flat(attrs: Attrs, x: Shape, channels: int) -> None:
     n, h, w = attrs["batch_size"], attrs["input_height"], attrs["input_width"]
     want = (1, 1, n * h * w, channels)
@@ -99,6 +108,7 @@ def _check_flat(attrs: Attrs, x: Shape, channels: int) -> None:
 def conv2d(attrs: Attrs, inputs: Shapes) -> Shapes:
     weight = inputs[1]
     cin, cout, groups = attrs["in_channels"], attrs["out_channels"], attrs["groups"]
+    _check_window(attrs, cin)
     _check_flat(attrs, inputs[0], cin)
     (kh, kw), (sh, sw), (dh, dw) = attrs["kernel_size"], attrs["stride"], attrs["dilation"]
     top, bottom, left, right = attrs["padding"]
@@ -113,6 +123,7 @@ def conv2d(attrs: Attrs, inputs: Shapes) -> Shapes:
 def conv_transpose2d(attrs: Attrs, inputs: Shapes) -> Shapes:
     weight = inputs[1]
     cin, cout, groups = attrs["in_channels"], attrs["out_channels"], attrs["groups"]
+    _check_window(attrs, cin)
     _check_flat(attrs, inputs[0], cin)
     (kh, kw), (sh, sw), (dh, dw) = attrs["kernel_size"], attrs["stride"], attrs["dilation"]
     top, bottom, left, right = attrs["padding"]
@@ -125,6 +136,7 @@ def conv_transpose2d(attrs: Attrs, inputs: Shapes) -> Shapes:
 
 
 def pool2d(attrs: Attrs, inputs: Shapes) -> Shapes:
+    _check_window(attrs, attrs["channels"])
     _check_flat(attrs, inputs[0], attrs["channels"])
     (kh, kw), (sh, sw), (dh, dw) = attrs["kernel_size"], attrs["stride"], attrs.get("dilation", (1, 1))
     top, bottom, left, right = attrs["padding"]

@@ -6,6 +6,7 @@ object of `graph.json`, tagged by `kind`.
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -55,7 +56,8 @@ class Conv2dConfig(OpConfig):
     enable_act_double_buffer: bool = False
     enable_weights_double_buffer: bool = False
     slice: str = "auto"
-    """`auto`: DRAM input is sliced by TTNN and the result is DRAM interleaved; `l1`: `Conv2dL1FullSliceConfig`."""
+    """`auto`: DRAM input is sliced by TTNN and the result is DRAM interleaved; `l1`: `Conv2dL1FullSliceConfig`;
+    `dram_height:N` and `dram_width:N`: `Conv2dSliceConfig` of N slices, which rows name."""
 
 
 CONV2D_SWITCHES = tuple(f.name for f in fields(Conv2dConfig) if f.type in ("bool", "int"))
@@ -233,6 +235,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
 """Words that a field of text may be."""
 
 
+_SLICES = re.compile(r"dram_(?:height|width):[1-9][0-9]{0,8}")
+
+
 @cache
 def _field_types(kind: str) -> dict[str, Any]:
     hints = typing.get_type_hints(_KINDS[kind])
@@ -258,6 +263,8 @@ def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
     else:
         words = _WORDS.get(key)
         if type(value) in members and (not isinstance(value, str) or words is None or value in words):
+            return value
+        if key == "slice" and isinstance(value, str) and _SLICES.fullmatch(value):
             return value
         if isinstance(value, str) and words is not None:
             raise UnknownNameError(f"{key} of a config", value, words, node=place)

@@ -29,6 +29,7 @@ from typing import Any
 from optimizer.errors import FormatError, OpModelError
 from optimizer.opmodel.ttmetal.environment import EnvironmentProblem, cache_folder
 from optimizer.opmodel.ttmetal.location import whole_number
+from optimizer.sizes import LARGEST_INTEGER, is_whole
 
 PATH_VARIABLE = "TTOPT_ANSWER_CACHE"
 BYTES_VARIABLE = "TTOPT_ANSWER_CACHE_BYTES"
@@ -409,5 +410,7 @@ def _imported(record: dict[str, Any], place: str) -> tuple[Context, str, str]:
             raise FormatError(f"'{name}' must be {kind.__name__}, got {record.get(name)!r}", node=place)
     if not isinstance(record["answer"].get("valid"), bool):
         raise FormatError("'answer' has no 'valid'", node=place)
+    if not is_whole(record["l1_small_bytes"], 0, LARGEST_INTEGER):
+        raise FormatError(f"'l1_small_bytes' must be a count of bytes, got {record['l1_small_bytes']}", node=place)
     context = Context(record["version"], record["board"], record["l1_small_bytes"], record["source"])
     return context, canonical(record["question"]), canonical(record["answer"])

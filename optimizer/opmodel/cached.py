@@ -73,6 +73,8 @@ class CachedOpModel:
         self._correctors: list[Corrector] = []
         self._stages: dict[str, StageStatistics] = {}
         self._current = self._stage("other")
+        self.poll: Callable[[], None] = lambda: None
+        """Asked before every answer of the backend; it may end the run."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -137,6 +139,7 @@ class CachedOpModel:
 
     def _asked[T](self, kept: OrderedDict[OpQuery, T], ask: Callable[[OpQuery], T], query: OpQuery) -> T:
         """The backend's answer, which is kept from now on."""
+        self.poll()
         start = time.perf_counter()
         answer = ask(query)
         self._current.seconds += time.perf_counter() - start

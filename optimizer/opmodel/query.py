@@ -11,6 +11,7 @@ from optimizer.errors import FormatError, OptionError, TtoptError
 from optimizer.opmodel import registry
 from optimizer.opmodel.base import BatchOpModel, OpConstraints, OpModel, OpQuery
 from optimizer.opmodel.rows import answer_to_row, query_from_row
+from optimizer.sizes import LARGEST_INTEGER, is_whole
 
 DEFAULT_BOARD = "n150"
 BATCH_ROWS = 512
@@ -85,7 +86,7 @@ def _of_row(backend: Backend, row: Mapping[str, Any], place: str) -> OpModel:
     board, small = row.get("board", DEFAULT_BOARD), row.get("l1_small", L1_SMALL_BYTES)
     if not isinstance(board, str):
         raise FormatError(f"'board' must be a name, got {board!r}", node=place)
-    if not isinstance(small, int) or isinstance(small, bool) or small < 0:
+    if not is_whole(small, 0, LARGEST_INTEGER):
         raise FormatError(f"'l1_small' must be a count of bytes, got {small!r}", node=place)
     return backend(board, small)
 
@@ -109,15 +110,13 @@ def time_rows(rows: Iterable[Mapping[str, str]], opmodel: str = "analytical") ->
 
 def _clock(row: Mapping[str, str]) -> tuple[str, int]:
     """(architecture, clock) of a row."""
+    from optimizer.opmodel.analytical.calibration.columns import number
+
     arch = row.get("arch") or ""
     boards = {"wormhole_b0": "n150", "blackhole": "p150"}
     if arch not in boards:
         raise FormatError(f"column 'arch' must be one of {', '.join(boards)}, got {arch!r}")
-    text = row.get("clock_mhz") or str(DeviceSpec.preset(boards[arch]).clock_mhz)
-    try:
-        clock = int(float(text))
-    except ValueError as error:
-        raise FormatError(f"column 'clock_mhz' must be a number, got {text!r}") from error
+    clock = number(row, "clock_mhz", DeviceSpec.preset(boards[arch]).clock_mhz)
     if clock <= 0:
         raise FormatError(f"column 'clock_mhz' must be positive, got {clock}")
     return (arch, clock)

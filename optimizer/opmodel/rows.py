@@ -9,12 +9,18 @@ and attributes is the `_OPS` table below.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from optimizer.errors import FormatError, UnknownNameError
+from optimizer.errors import FormatError, ShapeError, UnknownNameError
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
+from optimizer.ir.attribute_kinds import check_kind, check_kinds
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr
-from optimizer.ir.vocabulary import op_names
+from optimizer.ir.graph import Attr, Op
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.json_document import Node
 from optimizer.layouts.memory_config import (
     BufferType,
     CoreRange,
@@ -25,18 +31,9 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.op_config import (
-    CONV2D_SWITCHES,
-    Conv2dConfig,
-    LayerNormShardedMultiCoreProgramConfig,
-    MatmulMultiCoreReuseMultiCast1DProgramConfig,
-    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
-    MatmulMultiCoreReuseMultiCastProgramConfig,
-    MatmulMultiCoreReuseProgramConfig,
-    OpConfig,
-    SDPAProgramConfig,
-)
+from optimizer.layouts.op_config import CONV2D_SWITCHES, OpConfig, op_config_from_json
 from optimizer.opmodel.base import OpConstraints, OpQuery, TensorSpec
+from optimizer.sizes import LARGEST_INDEX, MAX_ELEMENTS, MAX_RANK, check_shape
 
 Attrs = dict[str, Attr]
 Row = Mapping[str, Any]
@@ -51,6 +48,9 @@ _MEMORY_NAMES = {v: k for k, v in _MEMORY_LAYOUTS.items()}
 _PAGES = {"tile": PageLayout.TILE, "rm": PageLayout.ROW_MAJOR}
 _ORIENTATIONS = {"row": ShardOrientation.ROW_MAJOR, "col": ShardOrientation.COL_MAJOR}
 _ORIENTATION_NAMES = {v: k for k, v in _ORIENTATIONS.items()}
+MOST_OPERANDS, MOST_RANGES = 4096, 4096
+LARGEST_CORE = 63
+"""Coordinate of a core, as for a board."""
 HOST_MEMORY = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.HOST)
 
 
@@ -78,17 +78,28 @@ def virtual_grid_yx(
     return (rows, columns) if orientation is ShardOrientation.ROW_MAJOR else (columns, rows)
 
 
-def memory_from_row(record: Row) -> MemoryConfig:
-    """A `{memory_layout, buffer[, shard_shape, grid, orientation]}` object as a MemoryConfig."""
-    layout = _MEMORY_LAYOUTS[record["memory_layout"]]
-    buffer = BufferType(record["buffer"])
-    spec = None
-    if record.get("shard_shape") is not None:
-        ranges = tuple((int(r[0]), int(r[1]), int(r[2]), int(r[3])) for r in record["grid"])
-        orientation = _ORIENTATIONS[record.get("orientation") or "row"]
-        shape = (int(record["shard_shape"][0]), int(record["shard_shape"][1]))
-        spec = ShardSpec(virtual_grid_yx(layout, ranges, orientation), shape, ranges, orientation)
+def memory_from_row(record: Node) -> MemoryConfig:
+    """A `{memory_layout, buffer[, shard_shape, grid, orientation]}` object as a MemoryConfig. FormatError."""
+    found = record.any_fields(("memory_layout", "buffer"))
+    layout = _MEMORY_LAYOUTS[found["memory_layout"].text(_MEMORY_LAYOUTS)]
+    buffer = BufferType(found["buffer"].text(tuple(BufferType)))
+    if "shard_shape" not in found or found["shard_shape"].is_null:
+        return MemoryConfig(layout, buffer)
+    height, width = (side.integer(1, LARGEST_INDEX) for side in found["shard_shape"].items(exactly=2))
+    ranges = tuple(map(_core_range, record.any_fields(("grid",))["grid"].items(MOST_RANGES)))
+    if not ranges:
+        raise found["grid"].error("at least one rectangle of cores is due")
+    named = found.get("orientation")
+    orientation = _ORIENTATIONS["row" if named is None or named.is_null else named.text(_ORIENTATIONS)]
+    spec = ShardSpec(virtual_grid_yx(layout, ranges, orientation), (height, width), ranges, orientation)
     return MemoryConfig(layout, buffer, spec)
+
+
+def _core_range(record: Node) -> CoreRange:
+    x0, y0, x1, y1 = (end.integer(0, LARGEST_CORE) for end in record.items(exactly=4))
+    if x1 < x0 or y1 < y0:
+        raise record.error("[x0, y0, x1, y1] is due, both ends included")
+    return (x0, y0, x1, y1)
 
 
 def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
@@ -102,11 +113,14 @@ def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
     return record
 
 
-def tensor_from_row(record: Row) -> TensorSpec:
-    """An operand or a result as rows describe it (docs/formats.md)."""
-    memory = HOST_MEMORY if record.get("host") else memory_from_row(record)
-    layout = TensorLayout(_PAGES[record["layout"]], memory)
-    return TensorSpec(tuple(int(s) for s in record["shape"]), DType(record["dtype"]), layout)
+def tensor_from_row(record: Node) -> TensorSpec:
+    """An operand or a result as rows describe it (docs/formats.md). FormatError, LimitError."""
+    found = record.any_fields(("shape", "dtype", "layout"))
+    on_host = "host" in found and found["host"].boolean()
+    layout = TensorLayout(_PAGES[found["layout"].text(_PAGES)], HOST_MEMORY if on_host else memory_from_row(record))
+    shape = tuple(size.integer(1, MAX_ELEMENTS) for size in found["shape"].items(MAX_RANK))
+    check_shape(found["shape"].place, shape)
+    return TensorSpec(shape, DType(found["dtype"].text(tuple(DType))), layout)
 
 
 # -- attributes ------------------------------------------------------------------------------------------
@@ -115,9 +129,18 @@ def _without(*dropped: str, **names: str) -> Callable[[Row, tuple[TensorSpec, ..
     back = {old: new for new, old in names.items()}
 
     def read(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-        return {back.get(k, k): frozen(v) for k, v in attrs.items() if k not in dropped}
+        return {back.get(k, k): _read(k, v) for k, v in attrs.items() if k not in dropped}
 
     return read
+
+
+_NAMES = ("activation", "activations", *OPERAND_ACTIVATIONS)
+
+
+def _read(name: str, value: Any) -> Attr:
+    """An attribute; names of activations, which tt-metal has in capitals, as the vocabulary has them."""
+    words = [v.lower() if isinstance(v, str) else v for v in (value if isinstance(value, list) else [value])]
+    return frozen(value if name not in _NAMES else words if isinstance(value, list) else words[0])
 
 
 _plain = _without()
@@ -136,6 +159,7 @@ def _window(attrs: Row) -> Attrs:
     }
 
 
+_SLICED = {"h": "height", "w": "width"}
 _CONV_FIELDS = ("weights_dtype", *CONV2D_SWITCHES)
 
 
@@ -152,7 +176,7 @@ def _conv_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
     return found
 
 
-def _conv_config(attrs: Row) -> OpConfig:
+def _conv_config(attrs: Row) -> dict[str, Any]:
     config = attrs.get("config") or {}
     fields: dict[str, Any] = {k: config[k] for k in _CONV_FIELDS if k in config}
     if config.get("shard_layout"):
@@ -162,11 +186,9 @@ def _conv_config(attrs: Row) -> OpConfig:
     if config.get("output_layout"):
         fields["output_layout"] = _PAGES[config["output_layout"]].value
     sliced = attrs.get("slice")
-    if sliced == "l1":
-        fields["slice"] = "l1"
-    elif sliced:
-        fields["slice"] = f"dram_{'height' if sliced[0] == 'h' else 'width'}:{int(sliced[1])}"
-    return Conv2dConfig(**fields)
+    if sliced:
+        fields["slice"] = "l1" if sliced == "l1" else f"dram_{_SLICED[sliced[0]]}:{sliced[1]}"
+    return {"kind": "conv2d", **fields}
 
 
 def _pool_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
@@ -264,16 +286,31 @@ EXTRA_OPS = (
 """TTNN calls that rows name and graphs never do: a graph says `to_layout`, `to_memory_config`, `reshape`."""
 
 
-_MATMUL_CONFIGS: dict[str, type[OpConfig]] = {
-    "1d": MatmulMultiCoreReuseMultiCast1DProgramConfig,
-    "2d": MatmulMultiCoreReuseMultiCastProgramConfig,
-    "dram": MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
+_WINDOWS = {"full_inner_dim": "bool", "config_tensors_in_dram": "bool", "enable_kernel_stride_folding": "bool"}
+_EXTRA_ATTRS: dict[str, dict[str, str]] = {
+    "ttnn.matmul": {"core_grid": "sizes"},
+    "ttnn.linear": {"core_grid": "sizes"},
+    "ttnn.conv2d": _WINDOWS,
+    "ttnn.conv_transpose2d": _WINDOWS,
+    "ttnn.max_pool2d": {"applied_shard_scheme": "sharding"},
+    "ttnn.avg_pool2d": {"applied_shard_scheme": "sharding"},
+    "ttnn.layer_norm": {"residual": "bool"},
+    "ttnn.rms_norm": {"residual": "bool"},
+    "ttnn.group_norm": {"core_grid": "sizes", "inplace": "bool", "num_out_blocks": "size", "output_layout": "page"},
+    "ttnn.split": {"size": "size"},
+    "ttnn.embedding": {"layout": "page"},
+    "ttnn.attention_softmax": {"head_size": "size"},
+    "ttnn.unsqueeze": {"dim": "int"},
 }
+"""Attributes that rows have beside those of the vocabulary, as arguments of a call are: op -> name -> kind."""
+_ARGUMENTS = {"args": "numbers", "kwargs": "arguments"}
+"""Likewise, of elementwise ops: what a call is given beside its tensors."""
+_MATMUL_CONFIGS = {"1d": "matmul_1d", "2d": "matmul_2d", "dram": "matmul_dram_sharded", "reuse": "matmul_reuse"}
 
 
-def _config(op: str, attrs: Row) -> OpConfig | None:
+def _config(op: str, attrs: Row, place: str) -> OpConfig | None:
     if op in ("conv2d", "conv_transpose2d"):
-        return _conv_config(attrs)
+        return op_config_from_json(_conv_config(attrs), place)
     config = attrs.get("program_config")
     if not config:
         return None
@@ -283,39 +320,60 @@ def _config(op: str, attrs: Row) -> OpConfig | None:
     if op in ("matmul", "linear"):
         if fields.get("fused_activation"):
             fields["fused_activation"] = fields["fused_activation"].lower()
-        return _MATMUL_CONFIGS.get(fields.pop("kind"), MatmulMultiCoreReuseProgramConfig)(**fields)
-    if op == "sdpa":
-        return SDPAProgramConfig(**fields)
-    return LayerNormShardedMultiCoreProgramConfig(**fields)
+        kind = _MATMUL_CONFIGS.get(fields.pop("kind"), "matmul_reuse")
+    else:
+        kind = "sdpa" if op == "sdpa" else "layer_norm_sharded"
+    return op_config_from_json({**fields, "kind": kind}, place)
 
 
 def query_from_row(row: Any, place: str = "row") -> OpQuery:
-    """The question of a row; FormatError or UnknownNameError name `place` and what is wrong."""
-    if not isinstance(row, dict) or not isinstance(row.get("op"), str):
-        raise FormatError("a row is a JSON object with 'op', 'attrs' and 'inputs'", node=place)
-    op = row["op"]
+    """The question of a row; InputError names `place` and what is wrong.
+
+    Names, kinds and sizes are all checked here, before anything is computed of them. Operands that do not fit their op
+    are left to the backend, whose answer that is.
+    """
+    found = Node(row, place).any_fields(("op", "inputs"))
+    op = found["op"].text()
     name, read = _OPS.get(op, (f"ttnn.{op}", _plain))
     if name not in op_names() and name not in EXTRA_OPS:
         known = [*_OPS, *(n.removeprefix("ttnn.") for n in (*op_names(), *EXTRA_OPS))]
         raise UnknownNameError("row op", op, known, node=place)
+    inputs = tuple(map(tensor_from_row, found["inputs"].items(MOST_OPERANDS)))
+    attrs = {} if "attrs" not in found else found["attrs"].any_fields() and found["attrs"].value
+    requested, typed = found.get("request_mem"), found.get("request_dtype")
+    dtype = None if typed is None or typed.is_null else DType(typed.text(tuple(DType)))
     try:
-        inputs = tuple(tensor_from_row(r) for r in row["inputs"])
-        attrs = row.get("attrs") or {}
-        found = read(attrs, inputs)
-        dtype = None if row.get("request_dtype") is None else DType(row["request_dtype"])
-        if op == "typecast":
-            found["dtype"] = None if dtype is None else dtype.value
-        requested = row.get("request_mem")
-        return OpQuery(
-            op=name,
-            inputs=inputs,
-            attrs=tuple(sorted(found.items())),
-            config=_config(op, attrs),
-            output=None if requested is None else memory_from_row(requested),
-            output_dtype=dtype,
-        )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        stated = read(attrs, inputs)
+        config = _config(op, attrs, place)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise FormatError(f"not a usable row: {type(error).__name__}: {error}", node=place) from error
+    if op == "typecast":
+        stated["dtype"] = None if dtype is None else dtype.value
+    _check_attributes(Op(place, name, (), (), stated), inputs)
+    return OpQuery(
+        op=name,
+        inputs=inputs,
+        attrs=tuple(sorted(stated.items())),
+        config=config,
+        output=None if requested is None or requested.is_null else memory_from_row(requested),
+        output_dtype=dtype,
+    )
+
+
+def _check_attributes(op: Op, inputs: tuple[TensorSpec, ...]) -> None:
+    """InputError unless every attribute is known and of its kind, and the results that they give may exist."""
+    row = opdef(op.op)
+    extra = {**_EXTRA_ATTRS.get(op.op, {}), **(_ARGUMENTS if row.cost_class is CostClass.ELTWISE else {})}
+    for name in extra.keys() & op.attrs.keys():
+        check_kind(op, name, extra[name])
+    rest = replace(op, attrs={name: value for name, value in op.attrs.items() if name not in extra})
+    if row.opaque and rest.attrs:
+        raise UnknownNameError(f"attribute of {op.op}", next(iter(rest.attrs)), extra, node=op.id)
+    row.check_attrs(rest)
+    check_kinds(row, rest)
+    if not row.opaque:
+        with suppress(ShapeError):  # operands that do not fit: the backend says how it refuses them
+            row.infer_shapes(rest, tuple(tensor.shape for tensor in inputs))
 
 
 def answer_to_row(row_id: Any, answer: OpConstraints) -> dict[str, Any]:

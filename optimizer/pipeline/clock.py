@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from optimizer import logs
+from optimizer.deadline import hard_deadline, last_moment_s
 from optimizer.errors import TimeLimitError
 from optimizer.sharding.base import INTERRUPTED, SearchState
 
 _log = logs.room("pipeline")
 
-CLOSING_PER_BASELINE = 2.5
-"""The stages after the policy, in terms of the stage that plans everything in DRAM (1.5 to 2.4 on graphs of 100 to
-20,000 ops)."""
+CLOSING_PER_FIRST = 2.5
+"""The stages after the policy, and the writing of the document, in terms of those stages for everything in DRAM."""
 MOST_CLOSING = 0.4
-"""Share of a time limit that is kept for them at most."""
+"""Share of a time limit that is kept for them at most,"""
+REPLAY_SHARE = 0.3
+"""and what is kept for a replay besides."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,31 @@ class Clock:
     time_limit: float | None = None
     interrupted: Callable[[], bool] = bool
     """Whether the user asked the run to end."""
-    _begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=time.monotonic)
+    """From when the limit counts, by `time.monotonic`."""
+    is_replayed: bool = False
+    """Whether the finished program is replayed, which takes time after the search."""
+    first_closing_s: float = 0.0
+    """What the stages after the policy took for everything in DRAM, once that is known."""
+    cut_short: bool = False
+    """Whether something ended early because the run had to end."""
     _since: float = field(default_factory=time.perf_counter)
     _seconds: dict[str, float] = field(default_factory=dict)
     _current: str = ""
 
+    def apart(self) -> Clock:
+        """Of a trial inside a stage: the same limit, its stages announced and measured by nobody."""
+        return Clock(time_limit=self.time_limit, interrupted=self.interrupted, begun=self.begun)
+
     @contextmanager
     def stage(self, name: str, closing: bool = False) -> Iterator[None]:
-        """One stage at work. TimeLimitError if the time is up, unless the stage closes a run that has its plan."""
+        """One stage at work. TimeLimitError at the last moment, and unless it closes a run, if the user ends that."""
         outer = self._current
         self._switch(name)
         try:
-            if not closing:
+            if closing:
+                self.poll_time()
+            else:
                 self.poll()
             self.say("")
             _log.info("stage", name=name)
@@ -77,13 +92,43 @@ class Clock:
             self.progress(ProgressEvent(self._current, index, len(self.names), line, state))
 
     def poll(self) -> None:
-        """TimeLimitError, in stages that a run cannot do without, once it has to end."""
-        if self._is_late(0.0) or self.interrupted():
-            raise TimeLimitError(f"{self.stopped_because()} in stage '{self._current}': nothing to return")
+        """For stages that a run cannot do without: TimeLimitError at the last moment, or once the user ends the run."""
+        self.poll_time()
+        if self.interrupted():
+            raise self._end()
+
+    def poll_time(self) -> None:
+        """For whatever may take long, in any stage: TimeLimitError at the last moment."""
+        if self.time_limit is not None and self._spent_s() > last_moment_s(self.time_limit):
+            raise self._end()
+
+    def poll_closing(self) -> None:
+        """For what a run can do without: TimeLimitError once there is only time left to close it."""
+        if self._is_to_close():
+            raise self._end()
+
+    def _end(self) -> TimeLimitError:
+        self._cut()
+        message = f"{self.stopped_because()} in stage '{self._current}': nothing to return"
+        return TimeLimitError(message, limit=self.time_limit)
+
+    @contextmanager
+    def hard_end(self) -> Iterator[None]:
+        """TimeLimitError inside the block at the last moment, in the main thread, for what does not ask."""
+        with hard_deadline(self.time_limit, self._spent_s(), self._cut):
+            yield
+
+    def _cut(self) -> None:
+        self.cut_short = True
 
     def search_is_over(self) -> bool:
-        """Whether the policy has to return what it has, which is still to be applied, verified and predicted."""
-        return self._is_late(self._closing_s()) or self.interrupted()
+        """Whether the policy has to return what it has, which is still to be applied, verified and predicted.
+
+        Who is told so ends early.
+        """
+        over = self._is_to_close() or self.interrupted()
+        self.cut_short = self.cut_short or over
+        return over
 
     def stopped_because(self) -> str:
         """Why the run has to end, for people."""
@@ -95,9 +140,13 @@ class Clock:
         """Stage -> seconds, of the stages that have run."""
         return {name: round(spent, 6) for name, spent in self._seconds.items()}
 
-    def _closing_s(self) -> float:
-        """Seconds that the stages after the policy take, by what the plan in DRAM took."""
-        return min(CLOSING_PER_BASELINE * self._seconds.get("baseline", 0.0), MOST_CLOSING * (self.time_limit or 0.0))
+    def _is_to_close(self) -> bool:
+        """Whether what is left of the limit is what the stages after the policy take."""
+        if self.time_limit is None:
+            return False
+        closing_s = min(CLOSING_PER_FIRST * self.first_closing_s, MOST_CLOSING * self.time_limit)
+        replay_s = REPLAY_SHARE * self.time_limit if self.is_replayed else 0.0
+        return self._spent_s() > self.time_limit - closing_s - replay_s
 
-    def _is_late(self, reserved_s: float) -> bool:
-        return self.time_limit is not None and time.monotonic() - self._begun > self.time_limit - reserved_s
+    def _spent_s(self) -> float:
+        return time.monotonic() - self.begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.device import DeviceSpec, preset_names
-from optimizer.errors import FormatError, OptionError
+from optimizer.errors import FormatError, OptionError, TimeLimitError
 from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
 from optimizer.learned import Learned
@@ -39,16 +40,18 @@ def optimize_file(
     device: DeviceSpec | None = None,
     learned: Learned | None = None,
     given: GivenValues | None = None,
+    began: float | None = None,
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
 
     Once `interrupted()` says so the policy ends its search, and the result is its best plan so far. `device` is the
     board that `options.board` names, for callers that have loaded it; `learned` is of runs for the same board,
     OpModel and `l1_small_bytes`; it spares this one work and changes nothing else. `given` holds weights and inputs to
-    measure an error budget with; without, they are the model's own and random.
+    measure an error budget with; without, they are the model's own and random. The time limit counts from `began`, by
+    `time.monotonic`; None: from now.
     """
     board = DeviceSpec.load(options.board) if device is None else device
-    clock = Clock(NAMES, progress, options.time_limit, interrupted)
+    clock = Clock(NAMES, progress, options.time_limit, interrupted, time.monotonic() if began is None else began)
     result = _optimize(source, board, options, clock, name, learned, given)
     result.source = source if isinstance(source, Path) else None
     return result
@@ -63,6 +66,7 @@ def optimize(
     time_limit: float = math.inf,
     learned: Learned | None = None,
     given: GivenValues | None = None,
+    began: float | None = None,
 ) -> OptimizedGraph:
     """Lay out an imported model, a graph or a model's file on a board. The input graph is not changed.
 
@@ -70,7 +74,8 @@ def optimize(
     `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
     before `time_limit` seconds, a limit of the caller's beside the option. `learned` is of runs for the same board,
     OpModel and `l1_small_bytes`; it spares this one work and changes nothing else. `given` holds weights and inputs to
-    measure an error budget with; without, they are those of the model's file and random.
+    measure an error budget with; without, they are those of the model's file and random. Time limits count from
+    `began`, by `time.monotonic`; None: from now.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
@@ -86,7 +91,8 @@ def optimize(
         taken = ("a Graph", "what load() gives", "a model's path")
         raise FormatError(f"optimize() cannot take an object of {type(model).__name__}", alternatives=taken)
     least = min(time_limit, options.time_limit or math.inf)
-    clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted)
+    begun = time.monotonic() if began is None else began
+    clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted, begun)
     result = _optimize(source, board, options, clock, learned=learned, given=given)
     result.source = source if isinstance(source, Path) else None
     return result
@@ -107,11 +113,34 @@ def _optimize(
     learned = Learned() if learned is None else learned
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), learned.answers)
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
+    opmodel.poll, clock.is_replayed = clock.poll_time, judge is not None
     work = Work(source, options, opmodel, clock, name, judge, learned, given or GivenValues())
-    run(stages(options), work)
-    work.result.stopped = work.plan.stopped
-    work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}
-    return work.result
+    try:
+        with clock.hard_end():
+            run(stages(options), work)
+        result = work.result
+    except TimeLimitError:
+        kept = getattr(work, "kept", None)
+        if kept is None:
+            raise
+        result = kept
+    if clock.cut_short:
+        result = _cut_short(result, clock.stopped_because())
+    result.timings = {"stages_s": clock.seconds(), **result.timings, "opmodel": opmodel.statistics_json()}
+    return result
+
+
+def _cut_short(result: OptimizedGraph, why: str) -> OptimizedGraph:
+    """The result with what it says of a search that was not through."""
+    summary = result.summary
+    found = f"{why}: this is the best plan found until then"
+    if result.options.least_pcc is not None and summary.precision is None:
+        found += ", in the model's own element types: an error budget was not planned for"
+    if result.options.fuse_kernels and not (result.fused_kernels or result.refused_kernels):
+        found += ", without kernels of ours"
+    if result.options.check is not None and summary.check is None:
+        found += f"; it was not replayed on {result.options.check}"
+    return replace(result, priced=replace(summary, warnings=(found, *summary.warnings)), stopped=why)
 
 
 def _effective(options: Options) -> Options:

@@ -11,20 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from optimizer import logs
-from optimizer.errors import InfeasibleError, OptionError
+from optimizer.errors import InfeasibleError, OptionError, TimeLimitError
 from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.options import LEAST_PCC, Options
 from optimizer.pipeline.work import Stage, Work
-from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
+from optimizer.precision.budget import LEFT_TO_BUDGET, ErrorBudget, error_of_pcc, pcc_of_error
 from optimizer.precision.correction import Trial, next_scale
 from optimizer.sharding.base import Plan
 from optimizer.summary import MeasuredOutput, Precision
 from optimizer.values.compare import compare
 from optimizer.values.given import ModelValues, model_values
 from optimizer.values.reference.kinds import Array
+
+if TYPE_CHECKING:
+    from optimizer.values.graph_values import Seen
 
 _log = logs.room("pipeline")
 
@@ -35,8 +38,6 @@ MOST_ROUNDS = 4
 """Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
 SPARING = 0.6
 """Share of the budget below which a plan's measured error leaves room for a faster one."""
-_OWN = {"weights_dtype": None, "math_fidelity": None, "activations_dtype": "bf16", "fuse_kernels": False}
-"""Options that decide what a budget decides, at the values that leave it open."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ class BudgetErrors(Stage):
         work.values = None
         if self.least_pcc is None:
             return
-        _check_options(work.options)
         graph = work.problem.graph
         source = work.source if isinstance(work.source, Path) else None
         limits = ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes)
@@ -65,7 +65,7 @@ class BudgetErrors(Stage):
         values = model_values(graph, work.given, source, options, self.seed)
         from optimizer.values.sensitivity import measure  # loads the emitter of programs
 
-        found = measure(graph, values.arrays, self.seed, work.clock.poll)
+        found = measure(graph, values.arrays, self.seed, work.clock.poll_closing)
         work.values = values
         work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of, found.weights))
 
@@ -91,7 +91,12 @@ class MeasureErrors(Stage):
         kept: tuple[int, Work, Precision] | None = None
         trials: list[Trial] = []
         for number in range(1, MOST_ROUNDS + 1):
-            found = measured(work, values, wanted, number)
+            try:
+                found = measured(work, values, wanted, number)
+            except TimeLimitError:
+                if kept is None:
+                    raise
+                break
             _log.info("measured error", round=number, predicted=found.predicted_error, measured=found.measured_error)
             if found.measured_error <= budget.most_error:
                 time_ns = plan_ns(work, work.plan)
@@ -135,11 +140,13 @@ class MeasureErrors(Stage):
         return plan_ns(other, other.plan), other, replace(found, given_up=True)
 
 
-def _check_options(options: Options) -> None:
-    """OptionError for what an error budget cannot go with."""
+def check_budget(options: Options) -> None:
+    """OptionError for what an error budget, if there is one, cannot go with."""
+    if options.least_pcc is None:
+        return
     if options.policy != "global":
         raise OptionError("an error budget needs policy global", node="least_pcc", alternatives=("policy global",))
-    for name, open_ in _OWN.items():
+    for name, open_ in LEFT_TO_BUDGET.items():
         if getattr(options, name) != open_:
             raise OptionError(
                 f"an error budget decides what '{name}' fixes: give one of the two",
@@ -162,7 +169,12 @@ def exact_outputs(work: Work, values: ModelValues) -> Outputs:
     """What the model gives for every sample, in float64."""
     from optimizer.values.graph_values import graph_values  # loads the emitter of programs
 
-    return [graph_values(work.problem.graph, arrays) for arrays in values.samples]
+    return [graph_values(work.problem.graph, arrays, _polled(work)) for arrays in values.samples]
+
+
+def _polled(work: Work) -> Seen:
+    """Looks at the time after every op: TimeLimitError once the search is over."""
+    return lambda _op, _results: work.clock.poll_closing()
 
 
 def measured(work: Work, values: ModelValues, wanted: Outputs, rounds: int) -> Precision:
@@ -196,8 +208,8 @@ def _sample(work: Work, arrays: Mapping[str, Array], wanted: list[Array]) -> lis
     """Of one sample, every output that has a correlation."""
     from optimizer.values.emulation.graph import emulated_result  # loads the emitter of programs
 
-    outputs = []
-    for name, one, other in zip(work.problem.graph.outputs, emulated_result(work.result, arrays), wanted, strict=True):
+    outputs, emulated = [], emulated_result(work.result, arrays, _polled(work))
+    for name, one, other in zip(work.problem.graph.outputs, emulated, wanted, strict=True):
         if other.dtype.kind == "f" and other.size:
             agreement = compare(one, other)
             outputs.append(MeasuredOutput(name, agreement.as_pcc(), agreement.relative_error, agreement.ratio))

@@ -107,7 +107,7 @@ class Summarise(Stage):
     takes: ClassVar[tuple[str, ...]] = (
         "result", "report", "baseline", "plan", "origin", "imported", "rewritten", "values", "precision",
     )  # fmt: skip
-    gives: ClassVar[tuple[str, ...]] = ("result",)
+    gives: ClassVar[tuple[str, ...]] = ("result", "kept")
     closing: ClassVar[bool] = True
 
     def apply(self, work: Work) -> None:
@@ -117,7 +117,7 @@ class Summarise(Stage):
         measured = () if work.values is None else work.values.warnings
         warnings = (*measured, *warnings, *_of_inputs(work), *summary.warnings)
         summary = replace(summary, rewritten=work.rewritten, precision=work.precision, warnings=warnings)
-        work.result = replace(work.result, priced=summary)
+        work.kept = work.result = replace(work.result, priced=summary)
 
 
 def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, baseline: Totals, plan: Plan) -> Summary:
@@ -208,7 +208,7 @@ class FuseKernels(Stage):
             from optimizer.export.kernels.binding import bound, refused_json, savings
             from optimizer.export.kernels.choosing import choose
 
-            choice = choose(result)
+            choice = choose(result, work.clock.poll_time)
             kernels = savings(result, bound(result, choice.taken))
             result = replace(result, fused_kernels=kernels, refused_kernels=refused_json(choice.refused))
         work.result = result

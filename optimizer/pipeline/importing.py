@@ -13,6 +13,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.options import Options
+from optimizer.pipeline.error_budget import check_budget
 from optimizer.pipeline.work import Origin, Stage, Work
 from optimizer.wording.units import counted
 
@@ -98,7 +99,7 @@ def survey_model(source: Path | bytes, options: Options) -> Survey:
 
 @dataclass(frozen=True)
 class CheckSupport(Stage):
-    """Refuses an L1_SMALL that leaves no room, and ops that TTNN lacks unless they may run on the host."""
+    """Refuses options that leave no room or exclude each other, and ops that TTNN lacks unless the host may."""
 
     name: ClassVar[str] = "support"
     takes: ClassVar[tuple[str, ...]] = ("imported", "origin")
@@ -113,6 +114,7 @@ class CheckSupport(Stage):
         if self.l1_small_bytes >= limit:
             message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
             raise OptionError(f"{message}, got {self.l1_small_bytes}", node="l1_small_bytes", limit=limit)
+        check_budget(work.options)
         if not self.allow_host_ops:
             _check_ops(work.imported, work.origin.reasons)
 

@@ -4,9 +4,11 @@ is asked for."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from optimizer.errors import TimeLimitError
 from optimizer.pipeline.error_budget import Outputs, exact_outputs, exact_work, measured, plan_ns
 from optimizer.pipeline.work import Stage, Work
 from optimizer.summary import FrontPoint
@@ -35,12 +37,13 @@ class ParetoFront(Stage):
         values, found = work.values, work.precision
         assert values is not None
         assert found is not None
-        wanted = exact_outputs(work, values)
         asked = None if found.given_up else self.least_pcc
         points = [FrontPoint(asked, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))]
-        if not found.given_up:
-            points.append(_point(None, exact_work(work, self.again), wanted))
-        points += self._others(work, wanted)
+        with suppress(TimeLimitError):  # the clock notes it, and the result says so
+            wanted = exact_outputs(work, values)
+            if not found.given_up:
+                points.append(_point(None, exact_work(work, self.again), wanted))
+            points.extend(self._others(work, wanted))
         work.precision = replace(found, front=not_dominated(points))
 
     def _others(self, work: Work, wanted: Outputs) -> Iterator[FrontPoint]:

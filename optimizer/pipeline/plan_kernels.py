@@ -77,6 +77,7 @@ class PlanKernels:
             homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.group.shape))]
             for home in homes_of:
                 assert framed is not None
+                self._problem.poll()
                 found += _Offers(self._in_dram, ops, framed, home, sources, of_use).offers()
         return tuple(found)
 
@@ -87,7 +88,7 @@ class PlanKernels:
         for op_id, record in result.records.items():
             if record.role is not Role.HOST:
                 result.records[op_id] = replace(record, predicted=predictor.prediction(op_id, record, 0))
-        return choose(result).saved_ns
+        return choose(result, self._problem.poll).saved_ns
 
     def _written(self, plan: Plan) -> OptimizedGraph:
         problem = self._problem

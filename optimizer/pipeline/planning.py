@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,21 +18,62 @@ from optimizer.transform.reservations import placed_reservations
 
 @dataclass(frozen=True)
 class Baseline(Stage):
-    """Plans, writes and prices the same graph with everything in DRAM."""
+    """Plans, writes and prices the same graph with everything in DRAM; with a time limit that is the first result."""
 
     name: ClassVar[str] = "baseline"
-    takes: ClassVar[tuple[str, ...]] = ("problem", "origin")
-    gives: ClassVar[tuple[str, ...]] = ("baseline",)
+    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten")
+    gives: ClassVar[tuple[str, ...]] = ("baseline", "kept")
 
-    dram: tuple[Stage, ...]
+    written: tuple[Stage, ...]
     """What makes a result of the problem; part of this stage, so announced and measured with it."""
+    closed: tuple[Stage, ...]
+    """What verifies it and sums it up, likewise."""
 
     def apply(self, work: Work) -> None:
-        other = work.fork()
-        for stage in self.dram:
+        other, work.kept = work.fork(), None
+        for stage in self.written:
             stage.apply(other)
-        result = other.result
-        work.baseline = Predictor(result.graph, result.layouts, work.opmodel).totals(result.records)
+        result, began = other.result, time.perf_counter()
+        other.baseline = Predictor(result.graph, result.layouts, work.opmodel).totals(result.records)
+        if work.clock.time_limit is not None:
+            _close(other, self.closed)
+            work.kept, work.clock.first_closing_s = other.result, time.perf_counter() - began
+        work.baseline = other.baseline
+
+
+def _close(work: Work, stages: tuple[Stage, ...]) -> None:
+    """Apply these stages to a plan in the graph's own types."""
+    work.values = work.precision = None
+    for stage in stages:
+        stage.apply(work)
+
+
+@dataclass(frozen=True)
+class PlainPlan(Stage):
+    """With a time limit, closes the plan without kernels of ours and error budget, before those are looked for.
+
+    TimeLimitError where there is no time left for them: that plan is the result.
+    """
+
+    name: ClassVar[str] = "plain-plan"
+    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten", "baseline")
+    gives: ClassVar[tuple[str, ...]] = ("problem", "kept")
+
+    fuse_kernels: bool
+    least_pcc: float | None
+    steps: tuple[Stage, ...]
+    """From the problem to the summary."""
+
+    def apply(self, work: Work) -> None:
+        if work.clock.time_limit is None or not (self.fuse_kernels or self.least_pcc is not None):
+            return
+        if self.fuse_kernels:
+            work.problem = replace(work.problem, searches={})
+        other = work.fork()
+        _close(other, self.steps)
+        work.kept = other.result
+        work.problem = replace(work.problem, exact=other.plan)
+        work.clock.poll_closing()
 
 
 @dataclass(frozen=True)
@@ -43,19 +85,15 @@ class Search(Stage):
     gives: ClassVar[tuple[str, ...]] = ("plan",)
 
     policy: str
+    fuse_kernels: bool = False
 
     def apply(self, work: Work) -> None:
         problem = work.problem
-        if work.options.fuse_kernels:
+        if self.fuse_kernels:
             from optimizer.pipeline.plan_kernels import PlanKernels
 
             problem = replace(problem, kernels=PlanKernels(problem))
-        plan = create_policy(self.policy).run(problem)
-        if work.clock.search_is_over():
-            why = work.clock.stopped_because()
-            warning = f"{why}: this is the best plan found until then"
-            plan = replace(plan, warnings=(*plan.warnings, warning), stopped=why)
-        work.plan = plan
+        work.plan = create_policy(self.policy).run(problem)
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,20 @@ class Replay(Stage):
         repairs = _Repairs(Refusals(work.judge))
         work.opmodel.correct_by(repairs.refusals.answer)
         given_up: str | None = None
+        replayed: ReplayReport | None = None
         for number in range(1, MAX_ROUNDS + 1):
+            before = work.result, work.report
             given_up = self._solve_again(work) if number > 1 else None
             if given_up is not None:
                 break
             work.clock.say(f"round {number}")
-            replayed = replay(work.result, work.judge, {step.op: step for step in work.report.steps})
+            predicted = {step.op: step for step in work.report.steps}
+            try:
+                replayed = replay(work.result, work.judge, predicted, work.clock.poll_time)
+            except TimeLimitError as error:
+                work.result, work.report = before
+                given_up = str(error)
+                break
             _log.info("replayed", round=number, ok=replayed.ok, refused=[step.op for step in replayed.failures])
             if replayed.ok:
                 break
@@ -110,6 +118,8 @@ class Replay(Stage):
             if not any(added):
                 given_up = "no decision is left that could be made otherwise"
                 break
+        if replayed is None:
+            return  # the clock notes it, and the result says so
         check = _check(replayed, work.judge, number, tuple(repairs.records), given_up)
         work.result = replace(work.result, priced=replace(work.result.summary, check=check))
 

@@ -10,7 +10,6 @@ from optimizer.errors import OpModelError, UnsupportedOpError
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttnn_calls import call_text
-from optimizer.pipeline.clock import Clock
 from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
 from optimizer.sharding.base import PolicyInput
@@ -44,7 +43,7 @@ class RewriteConvolutions(Stage):
 
         def prepared(graph: Graph) -> PolicyInput:
             trial = work.fork()
-            trial.imported, trial.clock = graph, Clock()
+            trial.imported, trial.clock = graph, work.clock.apart()
             run(self.alone, trial)
             return trial.problem
 

@@ -22,7 +22,7 @@ from optimizer.pipeline.graph_edits import (
 from optimizer.pipeline.importing import CheckSupport, Import
 from optimizer.pipeline.legal import ActivationDtypes, DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
 from optimizer.pipeline.pareto import ParetoFront
-from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
+from optimizer.pipeline.planning import Baseline, NoteReasons, PlainPlan, Search, Transform
 from optimizer.pipeline.replay_rounds import Replay
 from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
 from optimizer.pipeline.work import Stage
@@ -59,9 +59,13 @@ def rewriting(options: Options) -> RewriteConvolutions:
     return RewriteConvolutions(again=preparation(options), alone=preparation(free))
 
 
+CLOSED = (Verify(), Predict(), Summarise())
+"""From a written plan to a result."""
+
+
 def baseline() -> Baseline:
     """What plans everything in DRAM, and writes that plan as the result is written."""
-    return Baseline((Search("dram"), Transform()))
+    return Baseline(written=(Search("dram"), Transform()), closed=CLOSED)
 
 
 def stages(options: Options) -> tuple[Stage, ...]:
@@ -72,6 +76,9 @@ def stages(options: Options) -> tuple[Stage, ...]:
         rewriting(options),
         CheckCalls(),
         baseline(),
+        PlainPlan(
+            options.fuse_kernels, options.least_pcc, (Search(options.policy), NoteReasons(), Transform(), *CLOSED)
+        ),
         BudgetErrors.of(options),
         *written,
         MeasureErrors(again=written),

@@ -81,6 +81,8 @@ class Work:
     """Inputs and weights that errors are measured with, where a budget is given."""
     precision: Precision | None = field(init=False)
     """What the plan does to the outputs, where a budget is given."""
+    kept: OptimizedGraph | None = field(init=False)
+    """Whole, verified and priced: what the run gives if its time is over in a later stage; None: there is none yet."""
     result: OptimizedGraph = field(init=False)
     report: VerifyReport = field(init=False)
 
@@ -99,7 +101,7 @@ class Stage(ABC):
     gives: ClassVar[tuple[str, ...]]
     """Fields of `Work` that it sets. What it edits in place it has made itself, or sets again."""
     closing: ClassVar[bool] = False
-    """Whether it writes down a plan that is there: past the time limit such a stage still runs."""
+    """Whether it writes down a plan that is there: such a stage still runs if the user ends the search."""
 
     @abstractmethod
     def apply(self, work: Work) -> None:

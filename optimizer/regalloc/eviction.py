@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
+from optimizer.work_limit import spend
 
+_PLACES_PER_STEP = 64
 Work = list[int]
 """One number: comparisons of point sets that are left."""
 STAYING = 4
@@ -88,6 +90,7 @@ class _Search:
         """The lowest free place, else the one whose blockers weigh least; None if all hold fixed intervals."""
         masks = self._timeline.masks(value)
         places = list(self._places(value))
+        spend(1 + len(places) // _PLACES_PER_STEP)
         self._work[0] -= len(places)
         for r in places:
             if not any(taken & mask for taken, mask in zip(self._taken[r : r + value.size], masks, strict=True)):

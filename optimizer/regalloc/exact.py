@@ -16,7 +16,9 @@ from enum import Enum
 from optimizer.regalloc.eviction import Work
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
+from optimizer.work_limit import spend
 
+_OPEN_PER_STEP = 64
 FIRST_RESTART = 60
 """Dead ends before the first restart; each attempt has half as many more."""
 WEIGHT_STEP = 20
@@ -73,6 +75,7 @@ def _places(value: LiveInterval, capacity: int, reserved: Collection[int]) -> in
 
 def _neighbours(values: Sequence[LiveInterval], work: Work) -> list[list[_Neighbour]] | None:
     """Who overlaps whom, and at which distances; None if comparing them is too much work."""
+    spend(len(values) ** 2 // _OPEN_PER_STEP)
     timeline = Timeline(values)
     whole = [timeline.mask(v.segments) for v in values]
     found: list[list[_Neighbour]] = [[] for _ in values]
@@ -121,6 +124,7 @@ class _Search:
                 self.chosen[current] = -1
                 self._open.add(current)
                 continue
+            spend(1 + len(self._open) // _OPEN_PER_STEP)
             work[0] -= 2 + len(self._neighbours[current]) // 2
             if work[0] <= 0 or fails <= 0:
                 return Answer.GAVE_UP
@@ -161,6 +165,11 @@ class _Search:
         return undo, False
 
     def _next(self) -> int | None:
-        """Fewest places per weight."""
+        """Fewest places per weight; of several the first."""
         domains, weight = self._domains, self._weight
-        return min(self._open, key=lambda v: (domains[v].bit_count() / weight[v], v), default=None)
+        chosen, least = None, float("inf")
+        for v in self._open:
+            share = domains[v].bit_count() / weight[v]
+            if share < least or (share == least and chosen is not None and v < chosen):
+                chosen, least = v, share
+        return chosen

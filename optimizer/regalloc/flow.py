@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from optimizer.work_limit import spend
+
+_NODES_PER_STEP, _MEMBERS_PER_STEP = 8, 4
+_BITS_PER_NODE = 4096
+"""Of a bit set, beyond which it takes longer than the node itself."""
+
 
 @dataclass(frozen=True)
 class FlowGraph:
@@ -33,12 +39,29 @@ class FlowGraph:
 
     def dominates(self, a: int, b: int) -> bool:
         """Whether every way from the entry to `b` passes `a`; `b` must be reachable."""
-        node: int | None = b
-        while node is not None:
-            if node == a:
-                return True
-            node = self.dominator[node]
-        return False
+        return self._spans[a][0] <= self._spans[b][0] < self._spans[a][1]
+
+    @cached_property
+    def _spans(self) -> tuple[tuple[int, int], ...]:
+        """Number of each node in a walk of the tree of dominators, and the number behind all that it dominates."""
+        dominated: list[list[int]] = [[] for _ in self.successors]
+        for node in self.order:
+            if (above := self.dominator[node]) is not None:
+                dominated[above].append(node)
+        size = [1] * len(self.successors)
+        for node in reversed(self.order):
+            if (above := self.dominator[node]) is not None:
+                size[above] += size[node]
+        spans = [(-1, -1)] * len(self.successors)
+        pending = [(self.order[0], 0)] if self.order else []
+        while pending:
+            node, first = pending.pop()
+            spans[node] = first, first + size[node]
+            first += 1
+            for below in dominated[node]:
+                pending.append((below, first))
+                first += size[below]
+        return tuple(spans)
 
     def back_edges(self) -> tuple[tuple[int, int], ...]:
         """(latch, header) where the header dominates the latch."""
@@ -50,11 +73,13 @@ class FlowGraph:
         for latch, header in self.back_edges():
             body = found.setdefault(header, {header})
             pending = [latch]
+            before = len(body)
             while pending:
                 node = pending.pop()
                 if node not in body:
                     body.add(node)
                     pending += [p for p in self.predecessors[node] if p in self.reachable]
+            spend((len(body) - before) // _MEMBERS_PER_STEP)
         return {header: frozenset(body) for header, body in found.items()}
 
     def _dominators(self) -> tuple[int | None, ...]:
@@ -67,16 +92,20 @@ class FlowGraph:
         found[entry] = entry
 
         def meet(a: int, b: int) -> int:
+            steps = 0
             while a != b:
-                while place[a] > place[b]:
+                steps += 1
+                if place[a] > place[b]:
                     a = _known(found[a])
-                while place[b] > place[a]:
+                else:
                     b = _known(found[b])
+            spend(steps // _NODES_PER_STEP)
             return a
 
         changed = True
         while changed:
             changed = False
+            spend(len(self.order) // _NODES_PER_STEP)
             for node in self.order[1:]:
                 done = [p for p in self.predecessors[node] if found[p] is not None]
                 best = done[0]
@@ -91,10 +120,12 @@ class FlowGraph:
 def backward_dataflow(graph: FlowGraph, use: Sequence[int], kill: Sequence[int]) -> tuple[list[int], list[int]]:
     """Bit sets (live in, live out) per node: in = use | (out & ~kill), out = union of the successors' in."""
     live_in, live_out = [0] * len(use), [0] * len(use)
+    width = max(map(int.bit_length, (*use, *kill)), default=0)
     order = [*(n for n in range(len(use)) if n not in graph.reachable), *graph.order]
     changed = True
     while changed:
         changed = False
+        spend(len(order) * (1 + width // _BITS_PER_NODE) // _NODES_PER_STEP)
         for node in reversed(order):
             out = 0
             for successor in graph.successors[node]:
@@ -115,6 +146,7 @@ def defined_on_every_way(graph: FlowGraph, made: Sequence[int]) -> list[int]:
     changed = True
     while changed:
         changed = False
+        spend(len(graph.order) * (1 + everything.bit_length() // _BITS_PER_NODE) // _NODES_PER_STEP)
         for node in graph.order:
             new = 0 if node == 0 else everything
             for p in graph.predecessors[node]:

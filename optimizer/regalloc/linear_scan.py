@@ -17,6 +17,10 @@ from typing import Any
 
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import RegisterFile, Timeline
+from optimizer.work_limit import spend
+
+_INTERVALS_PER_STEP = 4096
+"""Whose points, as bit sets, take as long as an interval of its own."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ def linear_scan(
     `hints`: interval -> intervals whose register it takes if that is free; earlier ones are preferred.
     """
     ordered = sorted(intervals, key=order)
+    spend(len(ordered) * (1 + len(ordered) // _INTERVALS_PER_STEP))
     file = RegisterFile(Timeline(ordered), capacity, reserved)
     assigned: dict[int, int] = {}
     for interval in ordered:

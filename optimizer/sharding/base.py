@@ -156,6 +156,8 @@ class PolicyInput:
 
     acceptance: dict[Hashable, dict[TensorLayout, Accepted]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
+    searches: dict[str, Any] | None = None
+    """Policy -> what its search without kernels of ours found, for the one with them; None: nobody goes on from it."""
     chains: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     """What chains were resolved to, by what they consist of (`ChainResolver`); of earlier runs too."""
     tables: dict[Hashable, Any] = field(default_factory=dict, compare=False)
@@ -199,8 +201,6 @@ class Plan:
     baselines: Mapping[str, int] = field(default_factory=dict)
     """Predicted times of other policies' plans, where this one made them: `<policy>_ns`."""
     fallbacks: tuple[Fallback, ...] = ()
-    stopped: str | None = None
-    """Why the search ended before it was through; None: it was."""
     exact: Plan | None = None
     """Of a plan within an error budget: the best one without, in the graph's own element types and fidelities."""
     errors: Mapping[str, float] = field(default_factory=dict)

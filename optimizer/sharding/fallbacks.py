@@ -16,6 +16,8 @@ from optimizer.sharding.chains.l1_chain import ChainState
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.summary import Fallback
 
+MOST_ASKED = 20_000
+"""Operands of all questions that the search for why an op cannot be sharded asks."""
 UNSHARDED = ("dram",)
 """Policies that shard nothing, so that nothing falls back under them."""
 
@@ -67,8 +69,14 @@ def _refusal(problem: PolicyInput, op: Op) -> str | None:
     legal = problem.legal[op.id]
     if not legal.sharded:
         return f"no sharded config of {op.op} exists for these operands"
-    alone = AloneDecision(problem, op)
-    if any(alone.runs(candidate) for candidate in legal.sharded):
-        return None
+    alone, tried = AloneDecision(problem, op), 0
+    for candidate in legal.sharded:
+        if alone.runs(candidate):
+            return None
+        tried += 1
+        if alone.asked * len(op.inputs) > MOST_ASKED:
+            break
     (message, _), _ = min(alone.refusals.items(), key=lambda item: (-item[1], item[0][0]))
-    return f"each of the {len(legal.sharded)} sharded configs of {op.op} is refused: {message}"
+    count = len(legal.sharded)
+    which = f"each of the {count}" if tried == count else f"each of the first {tried} of {count}"
+    return f"{which} sharded configs of {op.op} is refused: {message}"

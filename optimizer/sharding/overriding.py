@@ -8,7 +8,7 @@ always has this one. Where there is none, the override is refused with the rule 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,8 @@ from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 
 Layouts = tuple[TensorLayout, ...]
 
+VARIED_OPERANDS = 8
+"""Of one op, brought to other grids than the result's one at a time."""
 NOTHING_TO_COPY = "the operand has the layout of the result already, and the op takes no other"
 CONV2D_VALUES: Mapping[str, tuple[Any, ...]] = {
     "shard_layout": ("height_sharded", "block_sharded", "width_sharded"),
@@ -124,6 +126,8 @@ class AloneDecision:
         self.refusals: Counter[tuple[str, Rejection | None]] = Counter()
         """How often the OpModel refused what was tried, by message and kind; as far as operands in DRAM were tried,
         only of those: what it says of others is about our choice of operands."""
+        self.asked = 0
+        """Questions put to the OpModel."""
 
     def of(self, legal: LegalConfigs) -> OpDecision | None:
         """The first candidate for DRAM that runs from there, if DRAM is allowed, else the cheapest of all."""
@@ -162,6 +166,7 @@ class AloneDecision:
         return self._pricer.default_layout(self._problem.graph.value(value_id))
 
     def _gives(self, operands: Layouts, candidate: OpCandidate) -> bool:
+        self.asked += 1
         answer = self._pricer.constraints(self._op, operands, candidate.config, candidate.request)
         if answer.valid and answer.outputs[0].layout == candidate.output:
             return True
@@ -185,7 +190,8 @@ class AloneDecision:
         """Operands in DRAM but for the resharded ones (operand 0 if none is, all where none may be sharded unless all
         are), those in the result's memory layout.
 
-        All on the result's grid first; then one of them on every other grid.
+        All on the result's grid first; then one of them on every other grid, of operands that are alike the first, and
+        of no more than `VARIED_OPERANDS`.
         """
         output = candidate.output
         together = opdef(self._op.op).operands_sharded_alike
@@ -194,10 +200,19 @@ class AloneDecision:
             return
         alike = {k: self._on_grid_of(output, self._op.inputs[k]) for k in positions}
         yield self._with(alike)
-        for k in positions:
+        for k in self._unlike(positions)[:VARIED_OPERANDS]:
             for layout in self._pool(self._op.inputs[k], output.memory_layout):
                 if layout != alike[k]:
                     yield self._with({**alike, k: layout})
+
+    def _unlike(self, positions: Sequence[int]) -> list[int]:
+        """The first of these operands of every shape, element type and page."""
+        values, pages = self._problem.graph.values, self._pricer.pages
+        first: dict[Hashable, int] = {}
+        for k in positions:
+            value = values[self._op.inputs[k]]
+            first.setdefault((value.shape, value.dtype, pages[value.id]), k)
+        return list(first.values())
 
     def _activations(self) -> tuple[int, ...]:
         values = self._problem.graph.values

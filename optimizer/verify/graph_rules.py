@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from optimizer.errors import TtoptError
+from optimizer.errors import InputError, TtoptError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import opdef
 from optimizer.result import WEIGHTS, Role
+from optimizer.sizes import check_shape
 from optimizer.verify.subject import Error, Subject
-
-MAX_RANK = 8
-MAX_ELEMENTS = 1 << 40
-"""Of one tensor: far beyond the memory of any board."""
 
 
 def has_inputs(subject: Subject) -> Iterator[Error]:
@@ -119,14 +116,12 @@ def has_uses(subject: Subject) -> Iterator[Error]:
 
 
 def has_sizes(subject: Subject) -> Iterator[Error]:
-    """Every tensor has a positive size in each dimension, at most 8 dimensions and 2**40 elements."""
+    """Every tensor has a shape that a tensor may have (`optimizer.sizes`)."""
     for v, value in subject.graph.values.items():
-        if len(value.shape) > MAX_RANK:
-            yield v, f"has {len(value.shape)} dimensions, at most {MAX_RANK} are possible"
-        elif any(size < 1 for size in value.shape):
-            yield v, f"the shape {list(value.shape)} is empty or negative"
-        elif value.volume > MAX_ELEMENTS:
-            yield v, f"the shape {list(value.shape)} has more than {MAX_ELEMENTS} elements"
+        try:
+            check_shape(v, value.shape)
+        except InputError as error:
+            yield v, error.message
 
 
 def has_shapes(subject: Subject) -> Iterator[Error]:

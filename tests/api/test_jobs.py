@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.serving import key_store
 from api.settings import Settings
+from tests.api.clients import local_client
 from tests.api.test_service import JSON_GRAPH, assert_problem, command_result, document
 
 PATIENCE_SECONDS = 60
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 60
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     app = create_app(Settings(workers=1, wait_seconds=30))
-    with TestClient(app, raise_server_exceptions=False) as connected:
+    with local_client(app) as connected:
         yield connected
 
 
@@ -217,7 +218,7 @@ def test_metrics(client: TestClient) -> None:
 # -- services with other settings ------------------------------------------------------------------------
 def test_jobs_belong_to_the_key_that_posted_them(store_url: str, mlp_onnx: Path) -> None:
     app = create_app(Settings(workers=0, store=store_url, keys="always", max_open_jobs=2))
-    with TestClient(app, raise_server_exceptions=False) as connected, key_store(store_url) as keys:
+    with local_client(app) as connected, key_store(store_url) as keys:
         ann, bob = ({"authorization": f"Bearer {keys.add(name, rate_per_minute=8)}"} for name in ("ann", "bob"))
         assert_problem(connected.post("/v1/jobs", content=mlp_onnx.read_bytes()), 401, "unauthorized")
         posted = [connected.post(f"/v1/jobs?seed={n}", content=mlp_onnx.read_bytes(), headers=ann) for n in range(3)]
@@ -237,14 +238,14 @@ def test_jobs_belong_to_the_key_that_posted_them(store_url: str, mlp_onnx: Path)
 
 def test_without_a_warm_worker_the_service_is_not_ready(store_url: str) -> None:
     app = create_app(Settings(workers=0, store=store_url))
-    with TestClient(app, raise_server_exceptions=False) as connected:
+    with local_client(app) as connected:
         assert_problem(connected.get("/readyz"), 503, "not-ready")
         assert connected.get("/healthz").status_code == 200
 
 
 def test_a_queue_that_is_full_refuses(store_url: str, mlp_onnx: Path) -> None:
     app = create_app(Settings(workers=0, store=store_url, queue_limit=1))
-    with TestClient(app, raise_server_exceptions=False) as connected:
+    with local_client(app) as connected:
         assert connected.post("/v1/jobs", content=mlp_onnx.read_bytes()).status_code == 202
         refused = connected.post("/v1/jobs?seed=1", content=mlp_onnx.read_bytes())
     assert_problem(refused, 429, "busy")

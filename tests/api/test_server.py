@@ -17,6 +17,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from api.jobs.database import Database
+from api.serving import is_loopback, opens_to_strangers
+from api.settings import Settings
 from optimizer.cli import main
 
 START_SECONDS = 60
@@ -118,3 +121,31 @@ def test_a_taken_port_is_an_error(project_root: Path) -> None:
     assert done.returncode == 2
     assert "address already in use" in done.stderr.lower()
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_service_without_keys_is_for_this_machine_alone(host: str, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.sqlite'}"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    serve = [sys.executable, "-m", "optimizer.cli", "serve", "--host", host, "--port", port, "--store", store]
+    done = subprocess.run(serve, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    for remedy in ("ttopt keys add", "TTOPT_KEYS=always", "TTOPT_KEYS=never", "127.0.0.1"):
+        assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+    # That a key existed once is enough to be reached: nobody comes in without one.
+    assert main(["keys", "add", "ann", "--store", store]) == 0
+    assert main(["keys", "revoke", "ann", "--store", store]) == 0
+    database = Database(store)
+    assert not opens_to_strangers(host, Settings(), database)
+    database.close()
+
+
+@pytest.mark.parametrize(("host", "is_alone"), [
+    ("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.1.2.3", True), ("", False), ("0.0.0.0", False),
+    ("::", False), ("192.0.2.7", False),
+])  # fmt: skip
+def test_addresses_that_only_this_machine_reaches(host: str, is_alone: bool) -> None:
+    assert is_loopback(host) is is_alone

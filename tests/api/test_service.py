@@ -16,6 +16,7 @@ from api.app import create_app
 from api.settings import Settings, machine_bytes
 from optimizer.cli import main
 from optimizer.errors import OptionError
+from tests.api.clients import local_client
 
 BODY_LIMIT = 4 * 1024**2
 NODE_LIMIT = 50
@@ -38,7 +39,7 @@ JSON_GRAPH: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     app = create_app(Settings(workers=1, max_body_bytes=BODY_LIMIT, max_nodes=NODE_LIMIT))
-    with TestClient(app, raise_server_exceptions=False) as connected:
+    with local_client(app) as connected:
         yield connected
 
 
@@ -253,7 +254,7 @@ def test_a_path_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
     async def broken(name: str) -> None:
         raise ValueError(f"{name}\nERROR forged")
 
-    with TestClient(app, raise_server_exceptions=False) as connected:
+    with local_client(app) as connected:
         assert_problem(connected.get("/broken/a%0AERROR%20forged"), 500, "internal")
     message = caplog.records[-1].getMessage()
     assert "forged" in message
@@ -297,6 +298,18 @@ def test_the_memory_of_a_worker_is_its_part_of_the_machines(tmp_path: Path) -> N
     assert Settings(workers=1000).memory_of_a_worker == 2 * 1024**3
 
 
-def test_a_wrong_setting_names_its_variable() -> None:
-    with pytest.raises(OptionError, match=r"TTOPT_WORKERS: .*got 'many'"):
-        Settings.from_environment({"TTOPT_WORKERS": "many"})
+@pytest.mark.parametrize(("name", "value"), [
+    ("WORKERS", "many"), ("HOSTS", "http://ttopt.example"), ("HOSTS", "ttopt.example:80"), ("HOSTS", "*"),
+    ("TRUSTED_PROXIES", "nginx"), ("TRUSTED_PROXIES", "10.0.0.1/8"), ("TRUSTED_PROXIES", "*"),
+])  # fmt: skip
+def test_a_wrong_setting_names_its_variable(name: str, value: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        Settings.from_environment({f"TTOPT_{name}": value})
+    assert refused.value.node == f"TTOPT_{name}"
+    assert f"got '{value}'" in refused.value.message
+
+
+def test_settings_reach_the_worker_program() -> None:
+    settings = Settings(hosts="TTOPT.example, b", trusted_proxies="10.0.0.0/8 ::1", keys="never", store_bytes=7)
+    assert settings.hosts == ("ttopt.example", "b")
+    assert Settings.from_environment(settings.to_environment()) == settings

@@ -11,7 +11,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-from api.problems import BusyError, SpoolError, TooSlowError
+from api.disk import SpoolError
+from api.problems import BusyError, TooSlowError
 from api.settings import Settings
 from api.spool import Spool, SpooledFile
 from optimizer.errors import LimitError

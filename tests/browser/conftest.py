@@ -24,14 +24,15 @@ OpenPage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One per module: while it runs, no other event loop can in this thread."""
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One per module, with the module's `FLAGS`: while it runs, no other event loop can in this thread."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium()
     if path is None:
         pytest.skip("no Chromium here (scripts/chromium.sh installs Debian's)")
     with api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        flags = getattr(request.module, "FLAGS", ())
+        started = driver.chromium.launch(executable_path=path, args=[*ARGUMENTS, *flags])
         yield started
         started.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnsupportedOpError
@@ -35,7 +35,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
 def laid_out(op: str, operands: list[Any], attrs: dict[str, Any], make_model: Model, host: bool) -> OptimizedGraph:
     names = [f"c{i}" for i in range(len(operands))]
     nodes = [helper.make_node(op, names, ["t"], name="it", **attrs), helper.make_node("Relu", ["x"], ["z"])]
-    model = make_model(nodes, {"x": (2, 8)}, ["t", "z"], dict(zip(names, operands, strict=True)), opset=20)
+    outputs = {"t": TensorProto.INT32 if op == "Multinomial" else TensorProto.FLOAT, "z": TensorProto.FLOAT}
+    model = make_model(nodes, {"x": (2, 8)}, outputs, dict(zip(names, operands, strict=True)), opset=20)
     return optimize(
         load(model.SerializeToString()), DeviceSpec.preset("n150"), Options(policy="dram", allow_host_ops=host)
     )

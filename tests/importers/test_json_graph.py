@@ -195,7 +195,7 @@ def test_bad_text(text: str, words: str) -> None:
 def test_name_twice_in_one_object() -> None:
     text = json.dumps(document()).replace('"values": {', '"values": {"w": {"shape": [1]}, ')
 
-    with pytest.raises(GraphError, match="w"):
+    with pytest.raises(FormatError, match='an object has "w" twice'):
         load(text.encode())
 
 

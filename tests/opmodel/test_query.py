@@ -68,7 +68,7 @@ def test_what_was_measured_is_not_read() -> None:
     ("change", "message"),
     [
         ({"op": "rellu"}, "rellu"),
-        ({"inputs": 3}, "not a usable row"),
+        ({"inputs": 3}, r"inputs: a list is due, not 3"),
         ({"board": 5}, "board"),
         ({"l1_small": -1}, "l1_small"),
     ],

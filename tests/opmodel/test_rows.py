@@ -6,6 +6,7 @@ import pytest
 
 from optimizer.errors import FormatError, UnknownNameError
 from optimizer.ir.dtype import DType
+from optimizer.json_document import Node
 from optimizer.layouts.memory_config import ShardOrientation
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCast1DProgramConfig
 from optimizer.opmodel.rows import memory_from_row, memory_to_row, query_from_row
@@ -24,11 +25,11 @@ def row(op: str, shapes: list[list[int]], **attrs: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("memory", [DRAM, HEIGHT, BLOCK, {"memory_layout": "width", "buffer": "l1"}])
 def test_memory_configs_come_back_as_written(memory: dict[str, object]) -> None:
-    assert memory_to_row(memory_from_row(memory)) == memory
+    assert memory_to_row(memory_from_row(Node(memory, "m"))) == memory
 
 
 def test_a_shard_grid_is_counted_in_shards() -> None:
-    height, block = (memory_from_row(m).shard_spec for m in (HEIGHT, BLOCK))
+    height, block = (memory_from_row(Node(m, "m")).shard_spec for m in (HEIGHT, BLOCK))
     assert height is not None
     assert height.grid_yx == (10, 1)
     assert block is not None
@@ -44,7 +45,7 @@ def test_requested_type_and_layout_are_read() -> None:
     asked = {**row("relu", [[32, 32]]), "request_mem": HEIGHT, "request_dtype": "bfp8_b"}
     query = query_from_row(asked, "row 1")
     assert query.output_dtype is DType.BFP8_B
-    assert query.output == memory_from_row(HEIGHT)
+    assert query.output == memory_from_row(Node(HEIGHT, "m"))
 
 
 @pytest.mark.parametrize("bad", [{"op": "unheard"}, {"inputs": [{"shape": "x"}]}])

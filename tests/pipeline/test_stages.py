@@ -82,7 +82,7 @@ class Watched(Work):
 def watched(options: Options) -> Watched:
     """A whole run; each stage begins with nothing of its own."""
     model = CachedOpModel(create(options.opmodel, N150, options.l1_small_bytes))
-    work = Watched(network(), options, model, Clock(NAMES))
+    work = Watched(network(), options, model, Clock(NAMES, time_limit=1000.0))
     for stage in stages(options):
         work.__dict__["stage"], work.__dict__["own"] = stage.name, set()
         run((stage,), work)

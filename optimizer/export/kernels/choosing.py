@@ -10,7 +10,7 @@ Without predicted times nothing can be said of time: every group that is found i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,19 +65,25 @@ class Choice:
     """What the plan takes less; 0 without predicted times."""
 
 
-def choose(result: OptimizedGraph) -> Choice:
-    """The regions of a result that become kernels."""
-    finder = Finder(result)
+def choose(result: OptimizedGraph, poll: Callable[[], None] = lambda: None) -> Choice:
+    """The regions of a result that become kernels. `poll` is called for every region looked at, and may end it."""
+    finder = Finder(result, poll)
     groups = finder.regions()
     if any(result.records[op_id].predicted is None for region in groups for op_id in region.op_ids):
         return Choice(groups)
-    return _Chooser(result, groups, finder.roomless).choice
+    return _Chooser(result, groups, finder.roomless, poll).choice
 
 
 class _Chooser:
-    def __init__(self, result: OptimizedGraph, groups: Sequence[Region], roomless: Sequence[tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        result: OptimizedGraph,
+        groups: Sequence[Region],
+        roomless: Sequence[tuple[str, ...]],
+        poll: Callable[[], None],
+    ) -> None:
         self._result, self._groups, self._roomless = result, groups, roomless
-        self._alone = Finder(result)
+        self._alone = Finder(result, poll)
         """Asked about one region at a time, with nothing else fused."""
 
     @cached_property

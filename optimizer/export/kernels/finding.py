@@ -12,7 +12,7 @@ A region with a product comes in several schemes (`sharing.py`), the fastest fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.device import DeviceSpec
@@ -121,8 +121,8 @@ class Framed:
 class Finder:
     """Regions of one result, and of any group of its ops."""
 
-    def __init__(self, result: OptimizedGraph) -> None:
-        self.result, self.graph = result, result.graph
+    def __init__(self, result: OptimizedGraph, poll: Callable[[], None] = lambda: None) -> None:
+        self.result, self.graph, self._poll = result, result.graph, poll
         self.schedule = FusedSchedule(result)
         self.group: dict[str, tuple[str, ...]] = {op.id: (op.id,) for op in self.schedule.ops if may_join(result, op)}
         self.found: dict[tuple[str, ...], Region] = {}
@@ -172,6 +172,7 @@ class Finder:
 
     def frame_of_group(self, members: Sequence[str]) -> Framed | None:
         """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
+        self._poll()
         group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
         if not group.covers_a_frame():
             return None
@@ -189,6 +190,7 @@ class Finder:
 
     def fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""
+        self._poll()
         if not compiles(region, self.result.device):
             return False
         if self.schedule.fits(region, lowered(program_of(region), self.result.device)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.importers.onnx_ops.selecting import broadcast_to, full
@@ -36,7 +37,7 @@ def split_heads(ctx: Lowering, x: str, heads: int) -> str:
     """[B, S, H*D] to [B, H, S, D]."""
     b, s, width = ctx.vshape(x)
     if width % heads:
-        raise NotMappedError(f"{heads} heads of a width of {width}")
+        raise GraphError(f"{heads} heads of a width of {width}")
     return ctx.permute(ctx.reshape(x, (b, s, heads, width // heads)), (0, 2, 1, 3))
 
 
@@ -133,11 +134,20 @@ def rotate(ctx: Lowering, x: str, tables: Sequence[str], interleaved: bool) -> s
     d = ctx.vshape(x)[-1]
     turned_size = 2 * ctx.vshape(tables[0])[-1]
     if turned_size > d:
-        raise NotMappedError(f"a rotation of {turned_size} of {d} elements")
+        raise GraphError(f"a rotation of {turned_size} of the {d} elements of a head")
     part = ctx.slice(x, 3, 0, turned_size)
     cos, sin = (_doubled(ctx, table, interleaved) for table in tables)
     result = _rotate_pairs(ctx, part, cos, sin) if interleaved else rotate_half(ctx, part, cos, sin)
     return result if turned_size == d else ctx.emit("concat", result, ctx.slice(x, 3, turned_size, d), dim=3)
+
+
+def check_rotary_dim(ctx: Lowering, half: int) -> None:
+    """GraphError where a node states another number of turned elements than its tables have."""
+    stated = int(ctx.attr("rotary_embedding_dim", 0))
+    if stated not in (0, 2 * half):
+        raise GraphError(
+            f"attribute 'rotary_embedding_dim' {stated} for tables of {half} elements, which turn {2 * half}"
+        )
 
 
 def _doubled(ctx: Lowering, table: str, interleaved: bool) -> str:
@@ -183,10 +193,10 @@ def attention(ctx: Lowering) -> list[str | None]:
     q, k, v = ctx.x(0), ctx.x(1), ctx.x(2)
     packed = len(ctx.shape(0)) == 3
     if packed:
-        q = split_heads(ctx, q, int(ctx.attr("q_num_heads")))
-        k, v = (split_heads(ctx, t, int(ctx.attr("kv_num_heads"))) for t in (k, v))
+        q = split_heads(ctx, q, int(ctx.needed("q_num_heads")))
+        k, v = (split_heads(ctx, t, int(ctx.needed("kv_num_heads"))) for t in (k, v))
     past = 0
-    if ctx.has(4) and ctx.has(5):
+    if ctx.has_both(4, 5):
         past = ctx.shape(4)[2]
         k, v = extended(ctx, ctx.x(4), k), extended(ctx, ctx.x(5), v)
     mask = ctx.x(3) if ctx.has(3) else None
@@ -215,7 +225,8 @@ def rotary_embedding(ctx: Lowering) -> str:
     x = ctx.x(0)
     packed = len(ctx.shape(0)) == 3
     if packed:
-        x = split_heads(ctx, x, int(ctx.attr("num_heads")))
+        x = split_heads(ctx, x, int(ctx.needed("num_heads")))
+    check_rotary_dim(ctx, ctx.shape(1)[-1])
     positions = ctx.x(3) if ctx.has(3) else None
     tables = [table_of(ctx, ctx.x(index), positions, ctx.vshape(x)[2]) for index in (1, 2)]
     result = rotate(ctx, x, tables, bool(ctx.attr("interleaved", 0)))

@@ -42,7 +42,7 @@ class Depth:
             before=int(given[0]),
             after=int(given[3]),
         )
-        if min(depth.kernel, depth.stride, depth.dilation) < 1 or min(depth.before, depth.after) < 0 or depth.out < 1:
+        if depth.out < 1:
             raise ShapeError(
                 f"a window of {depth.kernel} in steps of {depth.stride}, {depth.dilation} apart, does not fit into "
                 f"{depth.size} frames with {depth.before} before and {depth.after} after them"
@@ -190,6 +190,9 @@ def _frame_window(ctx: Lowering, kernel: tuple[int, int]) -> dict[str, Attr]:
 
 
 def _check_weights(ctx: Lowering, weights: list[str]) -> None:
+    kernel, stated = ctx.vshape(weights[0])[2:], ctx.attr("kernel_shape")
+    if stated and tuple(stated) != kernel:
+        raise ShapeError(f"attribute 'kernel_shape' {list(stated)} for weights of a kernel of {list(kernel)}")
     if not all(ctx.is_static(v) for v in weights):
         raise NotMappedError("weights that are computed at run time; TTNN prepares them once, on the host")
 
@@ -205,6 +208,8 @@ def conv_transpose(ctx: Lowering) -> str:
     groups = int(ctx.attr("group", 1))
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
     extra = two(ctx.attr("output_padding"), rank, 0)
+    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True) if e):
+        raise ShapeError(f"attribute 'output_padding' {list(extra)} is not below the strides or dilations")
     padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
     attrs = _window(ctx, (kh, kw), stride, padding, dilation) | {"output_padding": extra}
     operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.computed import filled
 from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
@@ -150,6 +150,9 @@ def power_scalar(ctx: Lowering, x: str, exponent: float) -> str:
 
 
 def bit_shift(ctx: Lowering) -> str:
+    kind = ctx.input(0).dtype
+    if kind is not None and kind.is_signed():
+        raise NotMappedError("a shift of signed numbers")
     left = str(ctx.attr("direction")) == "LEFT"
     return combine(ctx, "bitwise_left_shift" if left else "logical_right_shift", ctx.input(0), ctx.input(1))
 
@@ -275,6 +278,8 @@ def is_inf(ctx: Lowering) -> str:
 
 def identity(ctx: Lowering) -> list[str | None]:
     """Identity, and Dropout at inference (its mask is all ones)."""
+    if ctx.has(2) and ctx.need_const(2, "training mode").any():
+        raise NotMappedError("Dropout in training mode")
     outputs: list[str | None] = [ctx.x(0)]
     if len(ctx.node.outputs) > 1:
         mask = ctx.node.outputs[1]

@@ -110,9 +110,14 @@ def reverse_sequence(ctx: Lowering) -> str:
     """The first elements of each sequence in reverse, by constant lengths."""
     shape = ctx.shape(0)
     time, batch = (ctx.axis(ctx.attr(name, d), 2) for name, d in (("time_axis", 0), ("batch_axis", 1)))
+    if time == batch:
+        raise GraphError(f"attributes 'time_axis' and 'batch_axis' are both {time}")
     order = counting(ctx, prod(shape[:2])).reshape(shape[:2])
     order = order if time == 0 else order.T
-    for column, length in enumerate(ctx.need_const(1, "sequence lengths").reshape(-1).tolist()):
+    lengths = ctx.need_const(1, "sequence lengths").reshape(-1).tolist()
+    if len(lengths) != shape[batch] or not all(0 <= length <= shape[time] for length in lengths):
+        raise GraphError(f"lengths {lengths} of {shape[batch]} sequences of at most {shape[time]} elements")
+    for column, length in enumerate(lengths):
         order[: int(length), column] = order[: int(length), column][::-1].copy()
     order = order if batch == 1 else order.T
     flat = ctx.reshape(ctx.x(0), (shape[0] * shape[1], *shape[2:]))

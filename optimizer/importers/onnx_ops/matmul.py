@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.computed import diagonal
 from optimizer.importers.onnx_ops.selecting import broadcast_to
@@ -127,6 +127,8 @@ def _contract(ctx: Lowering, left: tuple[str, str], right: tuple[str, str], kept
     size = dict(zip(la, ctx.vshape(a), strict=True))
     for letter, other in zip(lb, ctx.vshape(b), strict=True):
         size[letter] = max(size.get(letter, 1), other)
+    if any(n not in (1, size[c]) for v, t in (left, right) for c, n in zip(t, ctx.vshape(v), strict=True)):
+        raise ShapeError(f"operands of {list(ctx.vshape(a))} ({la}) and {list(ctx.vshape(b))} ({lb}) differ in size")
     if any(size[c] != n for v, t in (left, right) for c, n in zip(t, ctx.vshape(v), strict=True)):
         raise NotMappedError("Einsum that broadcasts a dim of one")
     batch = [c for c in la if c in lb and c in kept]

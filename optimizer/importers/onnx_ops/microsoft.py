@@ -10,6 +10,7 @@ from optimizer.importers.onnx_ops.attention import (
     Scores,
     attend,
     boolean_mask,
+    check_rotary_dim,
     extended,
     join_heads,
     rotate,
@@ -120,12 +121,16 @@ def skip_norm(op: str) -> NodeMapping:
 
 
 _MS = "com.microsoft."
+BARRED = 1e4
+"""How far below all others a score is without any weight, as onnxruntime masks by default."""
 
 
 def _key_mask(ctx: Lowering, index: int, keys: int) -> str | None:
     """A padding mask [B, Sk] or [B, Sq, Sk] of zeros and ones, as numbers to add to [B, H, Sq, Sk]."""
     if not ctx.has(index):
         return None
+    if float(ctx.attr("mask_filter_value", -BARRED)) > -BARRED:
+        raise NotMappedError("masked scores that count")
     shape = ctx.shape(index)
     if len(shape) not in (2, 3) or shape[-1] != keys:
         raise NotMappedError(f"a mask of shape {list(shape)} for {keys} keys")
@@ -154,8 +159,8 @@ def _outputs(ctx: Lowering, result: str, keys: str | None, values: str | None) -
 
 def attention(ctx: Lowering) -> list[str | None]:
     """Input, packed projection weights and bias, key mask, (past), bias of the scores."""
-    if ctx.has(4) or ctx.attr("do_rotary", 0):
-        raise NotMappedError("Attention with a packed cache or rotation")
+    if ctx.attr("do_rotary", 0):
+        raise NotMappedError("Attention with rotation")
     heads = int(ctx.attr("num_heads"))
     width = ctx.shape(1)[1]
     sizes = tuple(int(s) for s in ctx.attr("qkv_hidden_sizes") or (width // 3,) * 3)
@@ -186,7 +191,7 @@ def multi_head_attention(ctx: Lowering) -> list[str | None]:
         operands = [ctx.emit("add", t, ctx.slice(ctx.x(3), 0, *bounds[i : i + 2])) for i, t in enumerate(operands)]
     q, k, v = (t if len(ctx.vshape(t)) == 4 else split_heads(ctx, t, heads) for t in operands)
     past = 0
-    if ctx.has(6) and ctx.has(7):
+    if ctx.has_both(6, 7):
         past = ctx.shape(6)[2]
         k, v = extended(ctx, ctx.x(6), k), extended(ctx, ctx.x(7), v)
     how = Scores(
@@ -247,8 +252,9 @@ def rotary_embedding(ctx: Lowering) -> str:
     x = ctx.x(0)
     packed = len(ctx.shape(0)) == 3
     if packed:
-        size = int(ctx.attr("rotary_embedding_dim", 0)) or 2 * ctx.shape(2)[-1]
-        x = split_heads(ctx, x, int(ctx.attr("num_heads", 0)) or ctx.shape(0)[-1] // size)
+        heads = int(ctx.needed("num_heads") if ctx.attr("rotary_embedding_dim", 0) else ctx.attr("num_heads", 0))
+        x = split_heads(ctx, x, heads or ctx.shape(0)[-1] // (2 * ctx.shape(2)[-1]))
+    check_rotary_dim(ctx, ctx.shape(2)[-1])
     length = ctx.vshape(x)[2]
     positions: str | None = ctx.x(1)
     if ctx.shape(1) == (1,):

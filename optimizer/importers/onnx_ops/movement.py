@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from optimizer.errors import GraphError
+from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.computed import bordered, counting, diagonal, triangle
 from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, broadcast_to, full, select
@@ -86,9 +86,9 @@ def expand(ctx: Lowering) -> str:
 
 
 def tile(ctx: Lowering) -> str:
-    if ctx.opset < 6:
-        raise NotMappedError("Tile of opset 1")
-    repeats = tuple(t // s for t, s in zip(ctx.out_shape(), ctx.shape(0), strict=True))
+    repeats = tuple(int(r) for r in ctx.need_const(1, "repeats").reshape(-1))
+    if len(repeats) != len(ctx.shape(0)):
+        raise ShapeError(f"{len(repeats)} repeats of a tensor of rank {len(ctx.shape(0))}")
     return ctx.x(0) if set(repeats) <= {1} else ctx.emit("repeat", ctx.x(0), repeats=repeats)
 
 
@@ -110,8 +110,6 @@ def pad(ctx: Lowering) -> str:
     if all(p == (0, 0) for p in pairs):
         return x
     if mode != "constant":
-        if mode not in ("reflect", "edge", "wrap"):
-            raise GraphError(f"attribute 'mode' must be constant, reflect, edge or wrap, not '{mode}'")
         return _mirror(ctx, x, pairs, mode)
     if value is None:
         return _pad_with(ctx, x, pairs, ctx.x(2))

@@ -9,6 +9,7 @@ from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.ir.dtype import DType
+from optimizer.ir.shape_rules import broadcast
 
 MAX_WINDOW = 64
 """Neighbouring channels that LRN adds up, one slice each."""
@@ -87,6 +88,8 @@ def over_tail(ctx: Lowering, op: str, x: str, axis: int, scales: list[str], epsi
     rows = []
     for scale in scales:
         if prod(ctx.vshape(scale)) not in (1, width):
+            if broadcast(ctx.vshape(scale), shape) != shape:
+                raise ShapeError(f"a scale of shape {list(ctx.vshape(scale))} for {list(shape)}")
             raise NotMappedError("scale that differs between rows")
         if prod(ctx.vshape(scale)) == 1 and width != 1:
             scale = ctx.emit("repeat", ctx.reshape(scale, (1,)), repeats=(width,))
@@ -125,7 +128,7 @@ def group_norm(ctx: Lowering) -> str:
     x = ctx.x(0)
     shape = _with_channels(ctx)
     groups = int(ctx.attr("num_groups"))
-    if groups < 1 or shape[1] % groups:
+    if shape[1] % groups:
         raise GraphError(f"attribute 'num_groups' {groups} does not divide {shape[1]} channels")
     scales = [ctx.x(1), ctx.x(2)]
     if prod(ctx.vshape(scales[0])) != shape[1]:  # opset 18 has one scale per group
@@ -140,8 +143,6 @@ def lrn(ctx: Lowering) -> str:
     beta, bias = float(ctx.attr("beta", 0.75)), float(ctx.attr("bias", 1.0))
     x = ctx.x(0)
     shape = ctx.vshape(x)
-    if size < 1:
-        raise GraphError(f"attribute 'size' must be at least 1, not {size}")
     if len(shape) < 2:
         raise ShapeError(f"input of shape {list(shape)} has no channels")
     # channel c sees c - (size-1)//2 .. c + size//2; beyond the channels there are only zeros to add

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_node import BF16_MAX
 from optimizer.importers.onnx_ops.computed import filled
@@ -29,18 +28,13 @@ def _window(ctx: Lowering, op: str, x: str | None = None, count_pad: bool | None
     x = lift(ctx, x or ctx.x(0), rank)
     n, c, height, width = ctx.vshape(x)
     kernel = two(ctx.attr("kernel_shape"), rank)
-    if min(kernel) < 1:
-        raise ShapeError(f"attribute 'kernel_shape' must be positive, not {list(kernel)}")
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
-    if min(stride + dilation) < 1:
-        raise ShapeError("attributes 'strides' and 'dilations' must be positive")
-    ceil = bool(ctx.attr("ceil_mode", 0))
     attrs: dict[str, Attr] = {
         "kernel_size": kernel,
         "stride": stride,
         "padding": pads(ctx, (height, width), kernel, stride, dilation, rank),
         "dilation": dilation,
-        "ceil_mode": ceil,
+        "ceil_mode": bool(ctx.attr("ceil_mode", 0)),
     }
     out = ctx.out_shape()
     shape = (n, c, *((1,) if rank == 1 else ()), *out[2:])

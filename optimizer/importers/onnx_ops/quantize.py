@@ -37,7 +37,7 @@ def _to_floats(ctx: Lowering, at: tuple[int, int, int], axis: int = 1, block: in
     """(x - zero_point) * scale, the three operands being at these positions."""
     x = ctx.typecast(ctx.x(at[0]), ctx.float_dtype)
     shape = ctx.vshape(x)
-    axis = ctx.axis(axis, len(shape)) if len(shape) > 1 else 0
+    axis %= len(shape)  # read only where there is a scale for each of its elements
     if ctx.has(at[2]):
         x = ctx.emit("subtract", x, _along(ctx, at[2], shape, axis, block))
     return ctx.emit("multiply", x, _along(ctx, at[1], shape, axis, block))
@@ -49,7 +49,7 @@ def _to_integers(ctx: Lowering, x: str, scale: int, zero_point: int, axis: int =
     if target not in _RANGES:
         raise NotMappedError(f"quantisation to {target}")
     shape = ctx.vshape(x)
-    axis = ctx.axis(axis, len(shape)) if len(shape) > 1 else 0
+    axis %= len(shape)  # read only where there is a scale for each of its elements
     x = ctx.emit("round", ctx.emit("divide", x, _along(ctx, scale, shape, axis)))
     if ctx.has(zero_point):
         x = ctx.emit("add", x, _along(ctx, zero_point, shape, axis))

@@ -10,6 +10,7 @@ import numpy as np
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
 from optimizer.importers.onnx_ops.computed import Array, counting, filled, one_hot_rows
 from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, MAX_MATRIX, along, mix, runs
+from optimizer.importers.onnx_shape_corrections import STRETCH, kept_ratio
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.tiling import TILE, round_up
@@ -97,14 +98,18 @@ def _sampling(ctx: Lowering) -> Sampling:
     )
 
 
-def _scales(ctx: Lowering, axes: list[int]) -> dict[int, float]:
-    """Stated scale per axis; empty when the sizes are stated instead."""
+def _scales(ctx: Lowering, source: Shape, axes: list[int]) -> dict[int, float]:
+    """Scale per axis, stated or the one that keeps the aspect ratio; empty where axes are stretched to sizes."""
+    policy = str(ctx.attr("keep_aspect_ratio_policy", STRETCH))
     if ctx.attr("scales") is not None:
         given = list(ctx.attr("scales"))
     else:
         index = 2 if ctx.node.op_type == "Resize" and ctx.opset >= 11 else 1
         array = ctx.const(index)
         given = [] if array is None else array.reshape(-1).tolist()
+    if not given and policy != STRETCH:
+        sizes = ctx.need_const(3, "sizes").reshape(-1).tolist()
+        given = [kept_ratio([source[axis] for axis in axes], sizes, policy)] * len(axes)
     return dict(zip(axes, (float(s) for s in given), strict=False))
 
 
@@ -113,7 +118,7 @@ def resize(ctx: Lowering) -> str:
     source, target = ctx.shape(0), ctx.out_shape()
     rank = len(source)
     axes = [ctx.axis(a, rank) for a in ctx.attr("axes") or range(rank)]
-    stated = _scales(ctx, axes)
+    stated = _scales(ctx, source, axes)
     cropped = how.coordinates == "tf_crop_and_resize"
     regions = ctx.need_const(1, "region").reshape(-1).tolist() if cropped else [0.0, 1.0] * len(axes)
     region = {axis: (regions[i], regions[i + len(axes)]) for i, axis in enumerate(axes)} if cropped else {}

@@ -21,10 +21,15 @@ def feed_channels_last(graph: Graph) -> tuple[str, ...]:
 
     What the input is of the model's (`Value.stands_for`) says in which order its dims are.
     """
-    found = tuple(v for v in graph.inputs if _is_only_turned(graph, v))
+    found = still_turned(graph)
     for value_id in found:
         _turn(graph, value_id)
     return found
+
+
+def still_turned(graph: Graph) -> tuple[str, ...]:
+    """The inputs that are only read with their channels moved last."""
+    return tuple(v for v in graph.inputs if _is_only_turned(graph, v))
 
 
 def fed_channels_last(graph: Graph) -> tuple[str, ...]:

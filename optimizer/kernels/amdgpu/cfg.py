@@ -12,6 +12,7 @@ from optimizer.kernels.amdgpu.errors import ControlFlowError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES, opcode
 from optimizer.regalloc.flow import FlowGraph
+from optimizer.work_limit import spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ControlFlowGraph:
         changed = True
         while changed:
             changed = False
+            spend(len(self.block_of))
             for b in self.order:
                 out = leaving(b, entry[b])
                 for s in self.flow.successors[b]:
@@ -75,6 +77,7 @@ class ControlFlowGraph:
                     before.append(known)
                 state = join(before)
                 if state != known:
+                    spend(len(self.blocks[b].items) + 1)
                     entry[b] = state
                     leaving[b], found[b] = through(b, state)
                     pending.update(self.flow.successors[b])
@@ -93,6 +96,7 @@ class ControlFlowGraph:
 def build_cfg(program: Program) -> ControlFlowGraph:
     """ControlFlowError names a label that is missing or stands twice."""
     body = program.body
+    spend(len(body))
     labels = _labels(program)
     starts = {0}
     for i, item in enumerate(body):

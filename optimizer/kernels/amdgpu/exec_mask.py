@@ -10,7 +10,7 @@ definition of the next round would be found in the lanes that had left, be it wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
@@ -27,6 +27,7 @@ from optimizer.kernels.amdgpu.operands import (
     registers,
 )
 from optimizer.kernels.amdgpu.resources import writes_exec
+from optimizer.work_limit import spend
 
 
 def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
@@ -41,6 +42,7 @@ def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
     changed = True
     while changed:
         changed = False
+        spend(len(program.body))
         saved = _saved_full(program, found)
         for b in cfg.order:
             state = all(_leaving(program, cfg, p, found, saved) for p in cfg.flow.predecessors[b]) if b else True
@@ -90,10 +92,10 @@ def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozen
     partial = {p: i for p, i in program.instructions if (not full[p] or keeps_lanes(i)) and opcode(i.name).is_vector}
     once = {r for item in partial.values() for r in item.defined if r.file != "s"} - several
     lasting = _read_under_wider_masks(program, cfg, full, sorted(r for r in once if isinstance(r, VirtualReg)))
-    reached = _may_be_defined(program, cfg, several)
+    reached = _may_be_defined(program, cfg, several, partial.keys())
     found = {}
     for place, item in partial.items():
-        updated = frozenset(r for r in item.defined if r in lasting or (r in several and r in reached[place]))
+        updated = frozenset(r for r in item.defined if r in lasting or r in reached[place])
         if updated:
             found[place] = updated
     return found
@@ -143,17 +145,21 @@ def _narrows(item: Instruction) -> bool:
     return item.name == "s_and_saveexec_b64" or (item.name in ("s_and_b64", "s_andn2_b64") and kept)
 
 
-def _may_be_defined(program: Program, cfg: ControlFlowGraph, several: set[Register]) -> dict[int, frozenset[Register]]:
-    """Per instruction: registers that some way from the entry has defined before it."""
+def _may_be_defined(
+    program: Program, cfg: ControlFlowGraph, several: set[Register], places: Container[int]
+) -> dict[int, frozenset[Register]]:
+    """Per instruction at those places: which of the registers that it writes some way from the entry has defined."""
     given = frozenset(r for r in several if isinstance(r, PhysicalReg))
     found: dict[int, frozenset[Register]] = {}
 
-    def defined_behind(b: int, state: frozenset[Register]) -> frozenset[Register]:
-        state |= given
+    def defined_behind(b: int, before: frozenset[Register]) -> frozenset[Register]:
+        state = {*before, *given}
         for place, item in program.at(cfg.blocks[b].items):
-            found[place] = state
-            state |= several.intersection(item.defined)
-        return state
+            defined = several.intersection(item.defined)
+            if place in places:
+                found[place] = frozenset(defined & state)
+            state |= defined
+        return frozenset(state)
 
     cfg.reaching(frozenset[Register](), defined_behind)
     return found

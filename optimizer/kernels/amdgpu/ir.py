@@ -104,7 +104,25 @@ class Program:
     @cached_property
     def definitions(self) -> Counter[Register]:
         """How many instructions define each register."""
-        return Counter(r for _, i in self.instructions for r in dict.fromkeys(i.defined))
+        return Counter({r: len(places) for r, places in self.definers.items()})
+
+    @cached_property
+    def users(self) -> dict[Register, list[int]]:
+        """Places of the instructions that read each register, ascending."""
+        found: dict[Register, list[int]] = {}
+        for place, item in self.instructions:
+            for register in dict.fromkeys(item.used):
+                found.setdefault(register, []).append(place)
+        return found
+
+    @cached_property
+    def definers(self) -> dict[Register, list[int]]:
+        """Places of the instructions that write each register, ascending."""
+        found: dict[Register, list[int]] = {}
+        for place, item in self.instructions:
+            for register in dict.fromkeys(item.defined):
+                found.setdefault(register, []).append(place)
+        return found
 
     @cached_property
     def virtual_registers(self) -> tuple[VirtualReg, ...]:

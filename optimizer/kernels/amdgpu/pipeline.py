@@ -11,12 +11,12 @@ concern both, and every inserted s_waitcnt is a wait state for the hazards behin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
-from optimizer.errors import OptionError
+from optimizer.errors import LimitError, OptionError
 from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.emit import WAVE, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.errors import AllocationError
@@ -44,6 +44,11 @@ from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupa
 from optimizer.kernels.amdgpu.scheduling.pressure import Limits
 from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
+from optimizer.work_limit import bounded, spend
+
+MAX_STEPS, MAX_SCHEDULING_STEPS = 1_500_000, 700_000
+"""Of work (`optimizer.work_limit`), some 30 microseconds each: of all passes over a program but scheduling, and of
+scheduling it. A program of 30,000 instructions that needs no rewriting takes two thirds."""
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
@@ -90,8 +95,9 @@ class Assembly:
     warnings: tuple[str, ...] = field(default=())
 
 
-def _run(steps: tuple[Pass, ...], program: Program, tell: Observer) -> Program:
+def _run(steps: Iterable[Pass], program: Program, tell: Observer) -> Program:
     for step in steps:
+        spend(len(program.body))
         before, program = program, step.apply(program)
         if enabled("passes"):
             sizes = len(before.body), len(program.body)
@@ -153,9 +159,15 @@ def _scheduled(program: Program, plain: Allocation, options: AssemblyOptions, te
     taken = _footprint(plain)
     waves = min(occupancy(taken, program.launch, options.mcpu), options.waves or WAVES_PER_SIMD)
     limits = register_limits(program, taken, waves)
+    tried: tuple[Program, int] | None = None
     for shapes, fewer in _ATTEMPTS:
         tighter = {file: max(limits[file] - fewer, plain.classes[file].pressure) for file in limits}
-        ordered = _run(scheduling_passes(program, options, tighter, SHAPES[:shapes]), program, tell)
+        *loops, blocks = scheduling_passes(program, options, tighter, SHAPES[:shapes])
+        looped = _run(loops, program, tell)
+        if (looped, fewer) == tried:
+            continue
+        tried = looped, fewer
+        ordered = _run((blocks,), looped, tell)
         # Fewer registers than leave as many waves are of no use: they are searched for only where too many are taken.
         for effort in (0, 1):
             try:
@@ -172,8 +184,13 @@ def _footprint(allocation: Allocation) -> Footprint:
 
 
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
-    """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
-    tell = observe or _ignore
+    """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out;
+    LimitError if that takes more than `MAX_STEPS`."""
+    with bounded("all passes over it together", MAX_STEPS, program.name, ("a shorter program", "several kernels")):
+        return _build(program, options, observe or _ignore)
+
+
+def _build(program: Program, options: AssemblyOptions, tell: Observer) -> Assembly:
     tell("initial", program)
     program = replace(
         program,
@@ -187,10 +204,15 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
     except AllocationError as error:
         log_failure(program, error)
         raise
+    warnings = allocation.warnings
     if options.schedule:
-        allocation = _scheduled(program, allocation, options, tell)
+        try:
+            with bounded("scheduling it", MAX_SCHEDULING_STEPS, program.name):
+                allocation = _scheduled(program, allocation, options, tell)
+        except LimitError as error:
+            warnings += (f"the instructions stay in their order: {error}",)
     log_allocation(allocation)
     tell("allocate", allocation.program)
     program = _run(physical_passes(allocation, options), allocation.program, tell)
     text = kernel_text(program, options.mcpu)
-    return Assembly(text, program, allocation, footprint(program), allocation.warnings)
+    return Assembly(text, program, allocation, footprint(program), warnings)

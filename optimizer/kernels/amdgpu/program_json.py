@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.errors import InputError
+from optimizer.json_document import Node, records
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, VirtualReg
-from optimizer.kernels.amdgpu.text import MAX_ITEMS, MAX_NUMBER, MAX_REGISTERS, parse_operand
-from optimizer.kernels.json_document import Node, records
+from optimizer.kernels.amdgpu.text import MAX_ARGUMENTS, MAX_ITEMS, MAX_NUMBER, MAX_REGISTERS, parse_operand
 
 _LOG = logging.getLogger(__name__)
 _PROGRAM_KEYS = frozenset((
@@ -30,7 +30,7 @@ _PROGRAM_KEYS = frozenset((
 UNKNOWN_LAUNCH = Launch((256, 1, 1))
 """Of a program that does not say: several waves, so that barriers keep their meaning."""
 _LAUNCH_KEYS = frozenset(("workgroup", "arguments", "workgroup_ids", "lds_bytes", "scratch_bytes"))
-MAX_OPERANDS, MAX_ARGUMENTS = 64, 256
+MAX_OPERANDS = 64
 _INSTRUCTION_KEYS = frozenset(("name", "defs", "uses", "target", "modifiers", "comment"))
 
 

@@ -17,6 +17,7 @@ import re
 from dataclasses import replace
 
 from optimizer.errors import FormatError, InputError, LimitError
+from optimizer.json_document import FLOAT32_MAX
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
@@ -32,12 +33,15 @@ from optimizer.kernels.amdgpu.operands import (
     WaitCount,
 )
 from optimizer.kernels.amdgpu.validate import check_operands
-from optimizer.kernels.json_document import FLOAT32_MAX
 
 MAX_REGISTERS = 1024
 """Of a file, and of one range: as many as no hardware has."""
-MAX_ITEMS = 100_000
+MAX_ITEMS = 30_000
 """Instructions and labels of a program."""
+MAX_ARGUMENTS = 256
+"""Of a kernel."""
+MAX_LINE = 2_000
+"""Characters of an instruction without its comment."""
 MAX_NUMBER = (1 << 31) - 1
 """Of virtual registers, bytes, threads."""
 _VIRTUAL = re.compile(r"k([vsa])([0-9]{1,10})(?:\.\.\+([0-9]{1,10})(?:@([0-9]{1,10}))?)?")
@@ -49,8 +53,6 @@ _WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\(([0-9]{1,10})\)")
 _MODIFIER = re.compile(r"[\w:,\[\]-]+", re.ASCII)
 LABEL = re.compile(r"[A-Za-z_.$][\w.$]{0,199}", re.ASCII)
 """Labels and names of kernels."""
-_COMMA = re.compile(r",(?![^\[]*\])")
-"""Between operands, not within `quad_perm:[0,1,2,3]`."""
 LOOPS = ("_loop_begin", "_loop_end")
 """Their last word is the name of the loop."""
 _HEADER = ("max_vgprs", "max_sgprs", "max_agprs")
@@ -170,7 +172,7 @@ def parse_instruction(line: str) -> Instruction:
     code, _, comment = line.partition(";")
     name, _, rest = code.strip().partition(" ")
     known = opcode(name)
-    pieces = [p.strip() for p in _COMMA.split(rest)] if rest.strip() else []
+    pieces = _pieces(rest) if rest.strip() else []
     words = pieces[:-1] + (pieces[-1].split() if pieces else [])
     target = words.pop(0) if known.is_branch and words else None
     if name in LOOPS and len(words) > 2:
@@ -194,6 +196,17 @@ def parse_instruction(line: str) -> Instruction:
     )
 
 
+def _pieces(text: str) -> list[str]:
+    """What stands between the commas, not those within `quad_perm:[0,1,2,3]`."""
+    found: list[str] = []
+    for piece in text.split(","):
+        if found and found[-1].count("[") > found[-1].count("]"):
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    return [piece.strip() for piece in found]
+
+
 def parse(text: str, encodable: bool = False) -> Program:
     """A program from its text. FormatError, OpcodeError, OperandError name the line.
 
@@ -204,7 +217,12 @@ def parse(text: str, encodable: bool = False) -> Program:
     body: list[Item] = []
     for number, line in enumerate(text.splitlines(), 1):
         if len(body) > MAX_ITEMS:
-            raise LimitError("too many instructions", node=f"line {number}", limit=MAX_ITEMS)
+            raise LimitError(
+                f"more than {MAX_ITEMS:,} instructions and labels",
+                node=f"line {number}",
+                limit=MAX_ITEMS,
+                alternatives=("several kernels",),
+            )
         words = line.partition(";")[0].split()
         if not words:
             continue
@@ -224,6 +242,8 @@ def parse(text: str, encodable: bool = False) -> Program:
 
 
 def _item(line: str, words: list[str], encodable: bool) -> Item:
+    if len(line.partition(";")[0]) > MAX_LINE:
+        raise LimitError(f"more than {MAX_LINE:,} characters before the comment", limit=MAX_LINE)
     if len(words) == 1 and words[0].endswith(":") and LABEL.fullmatch(words[0][:-1]):
         return Label(words[0][:-1])
     instruction = parse_instruction(line)
@@ -255,6 +275,8 @@ def _directive(program: Program, name: str, words: list[str]) -> Program:
     if name == "argument":
         if words[2] not in ("pointer", "value"):
             raise FormatError(f"an argument is no {_shown(words[2])}", alternatives=("pointer", "value"))
+        if len(launch.arguments) == MAX_ARGUMENTS:
+            raise LimitError(f"more than {MAX_ARGUMENTS} arguments", limit=MAX_ARGUMENTS)
         argument = Argument(words[0], _whole(words[1], 8), words[2] == "pointer")
         return replace(program, launch=replace(launch, arguments=(*launch.arguments, argument)))
     if name in ("workgroup_ids", "lds_bytes", "scratch_bytes"):

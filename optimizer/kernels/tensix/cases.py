@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.errors import FormatError, InfeasibleError, InputError, LimitError, UnknownNameError
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
-from optimizer.kernels.json_document import Node, records
+from optimizer.json_document import Node, records
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode

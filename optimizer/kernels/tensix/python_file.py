@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from optimizer.errors import FormatError, TtoptError
-from optimizer.kernels.json_document import read_text
+from optimizer.json_document import read_text
 from optimizer.kernels.tensix.frontend import KernelFunction
 from optimizer.kernels.tensix.ir import Op
 

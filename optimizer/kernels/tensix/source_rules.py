@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, LimitError, near
 from optimizer.ir.dtype import DType
-from optimizer.kernels.json_document import FLOAT32_MAX
+from optimizer.json_document import FLOAT32_MAX
 from optimizer.kernels.tensix.block_rules import block_errors
 from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES

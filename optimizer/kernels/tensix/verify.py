@@ -86,7 +86,7 @@ class _Verifier:
         except UnknownNameError as error:
             self._say(place, str(error))
             return
-        self._check_spec(op, spec, place)
+        faults = tuple(_spec_errors(op, spec))
         self._check_thread(op, spec, scope.thread, place)
         for v in op.operands:
             known = scope.values.get(v.name)
@@ -94,7 +94,9 @@ class _Verifier:
                 self._say(place, f"{v} is used where it is not defined")
             elif known.type != v.type:
                 self._say(place, f"{v} is a {known.type}, used as a {v.type}")
-        for message in (*_shape_errors(op), *self._buffer_errors(op), *_backing_errors(op, scope.values)):
+        if not faults:  # what follows reads operands, results and attributes as the spec has them
+            faults = (*_shape_errors(op), *self._buffer_errors(op), *_backing_errors(op, scope.values))
+        for message in faults:
             self._say(place, message)
         thread = op.name if op.name in BOTH else scope.thread
         for region in op.regions:
@@ -128,27 +130,6 @@ class _Verifier:
         self._defined.add(v.name)
         scope.values[v.name] = v
 
-    def _check_spec(self, op: Op, spec: OpSpec, place: str) -> None:
-        for what, values, wanted in (("operand", op.operands, spec.operands), ("result", op.results, spec.results)):
-            if wanted is None:
-                continue
-            if len(values) != len(wanted):
-                self._say(place, f"has {len(values)} {what}s, takes {len(wanted)}")
-                continue
-            for k, (v, kind) in enumerate(zip(values, wanted, strict=True)):
-                if not isinstance(v.type, kind):
-                    self._say(place, f"{what} {k} is a {v.type}, not a {kind.__name__}")
-        given = dict(op.attrs)
-        for name in spec.attrs:
-            if name not in given:
-                self._say(place, f"lacks attribute '{name}'")
-        for name, value in given.items():
-            kind = {**spec.attrs, **spec.optional}.get(name, type(value))
-            if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
-                self._say(place, f"attribute '{name}' is {value!r}, not a {kind.__name__}")
-        if len(op.regions) != spec.regions:
-            self._say(place, f"has {len(op.regions)} regions, takes {spec.regions}")
-
     def _check_thread(self, op: Op, spec: OpSpec, thread: str | None, place: str) -> None:
         if thread is None and spec.threads and op.name not in BOTH and not op.name.startswith(CALL_PREFIX):
             self._say(place, "stands outside of any thread")
@@ -168,6 +149,29 @@ class _Verifier:
 
     def _say(self, place: str, message: str) -> None:
         self.findings.append(Finding(place, message))
+
+
+def _spec_errors(op: Op, spec: OpSpec) -> Iterator[str]:
+    """Operands, results, attributes and regions of another number or kind than an op has."""
+    for what, values, wanted in (("operand", op.operands, spec.operands), ("result", op.results, spec.results)):
+        if wanted is None:
+            continue
+        if len(values) != len(wanted):
+            yield f"has {len(values)} {what}s, takes {len(wanted)}"
+            continue
+        for k, (v, kind) in enumerate(zip(values, wanted, strict=True)):
+            if not isinstance(v.type, kind):
+                yield f"{what} {k} is a {v.type}, not a {kind.__name__}"
+    given = dict(op.attrs)
+    for name in spec.attrs:
+        if name not in given:
+            yield f"lacks attribute '{name}'"
+    for name, value in given.items():
+        kind = {**spec.attrs, **spec.optional}.get(name, type(value))
+        if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+            yield f"attribute '{name}' is {value!r}, not a {kind.__name__}"
+    if len(op.regions) != spec.regions:
+        yield f"has {len(op.regions)} regions, takes {spec.regions}"
 
 
 def _backing_errors(op: Op, values: Mapping[str, Value]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from optimizer.errors import OpModelError
+from optimizer.json_document import Node
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.opmodel.answer_cache import canonical
 from optimizer.opmodel.base import OpConstraints, Rejection, TensorSpec
@@ -72,7 +73,7 @@ def constraints_from(text: str) -> tuple[OpConstraints, float | None]:
         return answer, record.get("seconds")
     answer = OpConstraints(
         valid=True,
-        outputs=tuple(tensor_from_row(out) for out in record["outputs"]),
+        outputs=tuple(tensor_from_row(Node(out, "answer")) for out in record["outputs"]),
         cb_bytes=record["peak_cb"],
         l1_peak_bytes=record["peak_l1"],
         peak_bytes=record["peak_total"],

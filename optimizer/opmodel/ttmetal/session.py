@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from optimizer.errors import OpModelError
+from optimizer.json_document import Node
 from optimizer.opmodel.base import Rejection, StepAnswer
 from optimizer.opmodel.rows import tensor_from_row
 from optimizer.opmodel.ttmetal.child import Child, ChildDiedError, ChildKey, Message, OverdueError
@@ -41,7 +42,7 @@ class TTMetalSession:
         records = [record for name in results for record in answer["outputs"][name]]
         return StepAnswer(
             True,
-            results=tuple(tensor_from_row(record) for record in records),
+            results=tuple(tensor_from_row(Node(record, "answer")) for record in records),
             addresses=tuple(record.get("address") for record in records),
             l1_before_bytes=before,
             l1_after_bytes=after,

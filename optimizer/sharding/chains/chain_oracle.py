@@ -80,6 +80,7 @@ class ChainOracle:
 
     def paths(self, edge: Edge, producer_mask: int, consumer_mask: int) -> Sequence[int]:
         """Per producer config: the consumer configs that accept its output layout as it is."""
+        self._problem.poll()
         rows = [0] * len(self.candidates[edge.producer])
         for p in indices_of(producer_mask):
             rows[p] = self._accepts(edge.consumer, self.candidates[edge.producer][p].output) & consumer_mask
@@ -87,6 +88,7 @@ class ChainOracle:
 
     def reshards(self, edge: Edge, producer_mask: int, consumer_mask: int) -> Sequence[ReshardOption]:
         """Sharded layouts that may be inserted on an edge, with the producers they can be copied from."""
+        self._problem.poll()
         value_id = self.ops[edge.consumer].inputs[edge.operand]
         sources = [(p, self.candidates[edge.producer][p].output) for p in indices_of(producer_mask)]
         options = []
@@ -104,6 +106,7 @@ class ChainOracle:
 
     # -- time --------------------------------------------------------------------------------------
     def direct_ns(self, edge: Edge, producer_config: int, consumer_config: int) -> int:
+        self._problem.poll()
         layout = self.candidates[edge.producer][producer_config].output
         return self._op_ns(edge.consumer, layout, consumer_config)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.chains.chain_resolution import Resolution, decision_in_dram
+from optimizer.sharding.chains.chain_resolution import Resolution, decision_in_dram, fail_unseen
 from optimizer.sharding.chains.chain_resolver import ChainResolver
 from optimizer.sharding.chains.l1_chain import ChainState, L1Chain, SpillLocation
 from optimizer.sharding.merging.plan_state import PlanState
@@ -19,7 +19,11 @@ from optimizer.sharding.merging.window_validation import fits_the_allocator
 
 
 def take_in(state: PlanState, chain: L1Chain, resolver: ChainResolver) -> bool:
-    """Give a resolved chain's ops its decisions; False, and the chain fails, if they do not fit beside the rest."""
+    """Give a resolved chain's ops its decisions; False, and the chain fails, if they do not fit beside the rest, or the
+    run has to end."""
+    if state.problem.time_is_up():
+        fail_unseen(state.problem, chain)
+        return False
     applied = state.apply(resolver.decisions())
     refusal = fits_the_allocator(applied.overflow)
     if refusal is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from optimizer import logs
+from optimizer.errors import TimeLimitError
 from optimizer.ir.graph import Graph
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chains.chain_building import build_chains
@@ -75,21 +76,29 @@ def resolve_chains(
         chain = pending.popleft()
         finished.append(chain)
         problem.say(f"{chain.id}: {len(chain.ops)} ops")
-        if problem.time_is_up():
-            chain.fail(f"{TIME_IS_UP} ({problem.stopped_because()})")
+        try:
+            problem.poll()
+            other = _resolve_as_preferred(problem, chain, dram)
+            resolver = ChainResolver(problem, chain, dram)
+            with logs.labelled(chain=chain.id):
+                solved = resolver.resolve()
+                _tell(chain, resolver.cuts)
+        except TimeLimitError:
+            fail_unseen(problem, chain)
             cut_off = True
             continue
-        other = _resolve_as_preferred(problem, chain, dram)
-        resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram)
-        with logs.labelled(chain=chain.id):
-            solved = resolver.resolve()
-            _tell(chain, resolver.cuts)
+        resolvers[chain.id] = resolver
         if observer is not None:
             observer(chain, resolver.oracle, solved)
         pending.extendleft(reversed(_parts(chain, resolver.cuts)))
         if other is not None and chain.state is ChainState.RESOLVED:
             preferred[chain.id] = other
     return Resolution(schedule, dram, tuple(finished), resolvers, preferred, cut_off)
+
+
+def fail_unseen(problem: PolicyInput, chain: L1Chain) -> None:
+    """Leave a chain in DRAM that there is no time left for."""
+    chain.fail(f"{TIME_IS_UP} ({problem.stopped_because()})")
 
 
 def _tell(chain: L1Chain, cuts: Sequence[int]) -> None:

@@ -84,6 +84,7 @@ class _Groups:
         resolution = plan.resolution
         quickest: dict[str, OpDecision] = {}
         for chain in plan.resolved:
+            self._problem.poll()
             quickest.update(resolution.resolver(chain).quickest())
         seeds: list[Decisions] = [dict(plan.state.decisions), resolution.dram, quickest, *plan.trials.proposals]
         self._model = GlobalProblem(plan.problem, self._schedule, seeds, open_ops=())

@@ -68,7 +68,7 @@ class OptionTable:
     def __init__(
         self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, open_ops: Collection[str] | None = None
     ) -> None:
-        """With `open_ops`, all others keep the options of the seeds."""
+        """With `open_ops`, all others keep the options of the seeds. TimeLimitError once the run has to end."""
         self._problem = problem
         self._open = open_ops
         self._pricer = problem.pricer
@@ -84,8 +84,6 @@ class OptionTable:
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
         self._first: dict[Hashable, str] = {}
-        self.complete = True
-        """False if the time limit came before every option was looked at."""
         self._precision = None if problem.budget is None else PrecisionOptions(problem.pricer)
         self.produced: dict[str, Layouts] = {}
         """Value -> layouts in which some option of its producer gives it; graph inputs and weights are absent."""
@@ -105,11 +103,6 @@ class OptionTable:
         weight = self._pricer.is_weight
         return tuple(k for k, v in enumerate(op.inputs) if v in self.produced or (default[k].is_dram and not weight(v)))
 
-    def _cut_off(self) -> bool:
-        """Past the time limit, ops not yet looked at keep the options of the other plans."""
-        self.complete = self.complete and not self._problem.time_is_up()
-        return not self.complete
-
     # -- options of one op ---------------------------------------------------------------------------
     def _options(self, op: Op) -> tuple[OpOption, ...]:
         seeds = tuple(plan[op.id] for plan in self._seeds if op.id in plan)
@@ -127,16 +120,16 @@ class OptionTable:
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
             found += [option for c, operands in chosen for option in self._in_place(op, operands, [c], free)]
-            if not shut and not opdef(op.op).opaque and not self._cut_off():
+            if not shut and not opdef(op.op).opaque:
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
                     found += self._in_place(op, operands, self._giving(legal, operands, free), free)
                     if from_banks and operands[0].is_sharded:
                         found += self._from_banks(op, operands)
             options = [option for option in found if option is not None]
-            if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
+            if not shut and self._problem.options.weights_in_l1:
                 options += self._with_weights(op, options)
-            if self._precision is not None and not shut and not opdef(op.op).opaque and not self._cut_off():
+            if self._precision is not None and not shut and not opdef(op.op).opaque:
                 plain = pareto(options, positions)
                 options = [*plain, *self._in_other_types(self._precision, op, positions, plain)]
             front = pareto(options, positions)
@@ -236,6 +229,7 @@ class OptionTable:
         return tuple(dict.fromkeys((None, *(layout.dtype for layout in self.produced.get(value_id, ())))))
 
     def _ask(self, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
+        self._problem.poll()
         asked, output = candidate.of(op), candidate.output
         answer = self._pricer.constraints(asked, operands, candidate.config, candidate.request, output.dtype)
         if not answer.valid or answer.outputs[0].layout != output.plain:
@@ -329,13 +323,19 @@ class OptionTable:
         else:
             yield tuple(row[0] for row in plain)
             yield tuple(row[-1] for row in plain)
+        alike = opdef(op.op).operands_sharded_alike
+        shared: set[TensorLayout] = set()
         for i, row in enumerate(reads):
             for layout in (x for x in row if x.is_sharded):
-                others = [p if n != i else [layout] for n, p in enumerate(plain)]
-                if not opdef(op.op).operands_sharded_alike:
-                    mixed = product(*others) if len(positions) <= 2 else (tuple(o[0] for o in others),)
-                    yield from mixed
+                if not alike:
+                    others = [p if n != i else [layout] for n, p in enumerate(plain)]
+                    yield from product(*others) if len(positions) <= 2 else [tuple(o[0] for o in others)]
+                own = self._like(op.inputs[positions[i]], layout)
+                if own == layout and layout in shared:
+                    continue  # another operand had all of them alike
                 yield tuple(self._like(op.inputs[k], layout) if k != positions[i] else layout for k in positions)
+                if own == layout:
+                    shared.add(layout)
 
     def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
         """The sharding of `layout` applied to another value."""

@@ -10,7 +10,7 @@ for every plan over the options in the orders that were searched. Kernels of our
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optimizer import logs
 from optimizer.errors import TimeLimitError
@@ -50,19 +50,44 @@ class GlobalPolicy:
         if problem.budget is not None:
             exact = problem.exact or self.run(replace(problem, budget=None))
             return within_budget(problem, exact)
-        alone = replace(problem, kernels=None)
-        incumbent = Incumbent(alone)
-        plans, baselines = _other_plans(alone, incumbent)
-        searches: list[GlobalSearch] = []
-        try:
-            _search(alone, plans, incumbent, searches)
-        except TimeLimitError:
-            problem.say(f"stopped: {problem.stopped_because()}")
-        bound = min((search.bound_ns for search in searches if search.considered), default=0)
+        searches = {} if problem.searches is None else problem.searches
+        if self.name not in searches:
+            searches[self.name] = _searched(replace(problem, kernels=None))
+        found: _Searched = searches[self.name]
+        incumbent, plans = found.incumbent, found.plans
+        bound = min((search.bound_ns for search in found.searches if search.considered), default=0)
         if problem.kernels is not None and incumbent.plan is not None:
-            incumbent, bound = _with_kernels(problem, plans, incumbent.plan)
-        plan = _finished(problem, incumbent, plans[0], bound, baselines)
-        return with_reasons(problem, searches[0].table, plan, plans[0].decisions) if searches else plan
+            try:
+                incumbent, bound = _with_kernels(problem, plans, incumbent.plan)
+            except TimeLimitError:  # before it was known what they would save of the best plan
+                problem.say(f"stopped: {problem.stopped_because()}")
+        plan = _finished(problem, incumbent, plans[0], bound, found.baselines)
+        if not found.searches:
+            return plan
+        return with_reasons(problem, found.searches[0].table, plan, plans[0].decisions)
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """What the search without kernels of ours and error budget found."""
+
+    incumbent: Incumbent
+    plans: list[Plan]
+    """Of the other policies, that in DRAM first."""
+    baselines: Mapping[str, int]
+    searches: list[GlobalSearch]
+    """Per order."""
+
+
+def _searched(problem: PolicyInput) -> _Searched:
+    incumbent = Incumbent(problem)
+    plans, baselines = _other_plans(problem, incumbent)
+    searches: list[GlobalSearch] = []
+    try:
+        _search(problem, plans, incumbent, searches)
+    except TimeLimitError:
+        problem.say(f"stopped: {problem.stopped_because()}")
+    return _Searched(incumbent, plans, baselines, searches)
 
 
 def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:

@@ -54,6 +54,7 @@ class GlobalProblem:
     ) -> None:
         """With `open_ops`, all other ops run as in one of the seeds; with `kernels`, ops may be kernels together."""
         self._problem = problem
+        self.poll = problem.poll
         self._pricer = problem.pricer
         self._graph = problem.graph
         self.schedule = tuple(schedule)
@@ -92,10 +93,8 @@ class GlobalProblem:
         if problem.budget is None or open_ops is not None:
             return OptionTable(problem, self.schedule, seeds, open_ops)
         if key not in problem.tables:
-            table = OptionTable(problem, self.schedule, seeds)
-            if not table.complete:
-                return table
-            problem.tables[key] = (table, seeds)  # which keeps what the key names alive
+            # which keeps what the key names alive
+            problem.tables[key] = (OptionTable(problem, self.schedule, seeds), seeds)
         known: OptionTable = problem.tables[key][0]
         return known
 
@@ -151,6 +150,7 @@ class GlobalProblem:
     # -- nodes ---------------------------------------------------------------------------------------
     def _list_nodes(self) -> None:
         for op_id in self.schedule:
+            self.poll()
             op = self._graph.op(op_id)
             for v in op.outputs:
                 self._readers[v] = self.readers(v)
@@ -254,6 +254,7 @@ class GlobalProblem:
         usages = [self._op_usages(memory, t) for t in range(len(self.schedule))]
         pairs: list[PairCost] = []
         for v, homes in self.homes.items():
+            self.poll()
             costs.append(self._home_costs(v, homes))
             usages.append(memory.of_homes(v, homes))
             producer = self._graph.producer(v)
@@ -265,6 +266,7 @@ class GlobalProblem:
             usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
             pairs += (self._takes(v, self._step[op_id]) for op_id in self.readers(v))
         for n, kernel in self._kernel_nodes():
+            self.poll()
             costs.append(kernel.costs)
             assert self._kernel_options is not None
             usages.append(self._kernel_options.usages(kernel, self._step))
@@ -296,6 +298,7 @@ class GlobalProblem:
         return FORBIDDEN if found is None else found
 
     def _op_usages(self, memory: MemoryUse, t: int) -> tuple[tuple[Usage, ...], ...]:
+        self.poll()
         op_id = self.schedule[t]
         moving = [v for v in dict.fromkeys(self._graph.op(op_id).inputs) if v in self.homes]
         own = [v for _, v in self.weight_operands(op_id) if v not in self.weights]

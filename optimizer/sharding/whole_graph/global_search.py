@@ -93,6 +93,7 @@ class GlobalSearch:
         self._incumbent = incumbent
         self.schedule = tuple(schedule)
         self._model = GlobalProblem(problem, schedule, seeds, kernels=problem.kernels)
+        problem.poll()
         self._integers = self._model.integers
         self._weights = WeightChoice(self._model, problem.pricer)
         self._errors = None if problem.budget is None else ErrorChoice(self._model, problem.budget)
@@ -185,6 +186,7 @@ class GlobalSearch:
 
     def _best_known(self) -> Choice | None:
         """The best plan so far, whoever found it, as a choice of this problem."""
+        self._problem.poll()
         plan = self._incumbent.plan
         return None if plan is None else choice_of_plan(self._model, self._problem.pricer, plan.decisions)
 
@@ -209,7 +211,7 @@ class GlobalSearch:
     def _raise_bound(self, value: int, how: str) -> None:
         """What the integers are proven to be worth at least, as a bound of plans."""
         bound_ns = value - self._model.added_ns - self._model.left_out_ns
-        if self._model.table.complete and bound_ns > self.bound_ns:
+        if bound_ns > self.bound_ns:
             self.bound_ns = bound_ns
             self._incumbent.prove(self._problem, bound_ns)
             self._incumbent.say_progress(bound_ns, how)

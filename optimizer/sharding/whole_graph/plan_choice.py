@@ -38,6 +38,7 @@ def _way(
 ) -> int | None:
     """The fastest way that reads and gives the same, with the plan's own config if that is among them; else one that
     reads weights otherwise."""
+    model.poll()
     copied = []
     for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):
         if wanted.is_l1 and not pricer.is_weight(v):

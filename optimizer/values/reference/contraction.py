@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
 from optimizer.values.reference.eltwise import activated
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_products, plus
 
+MOST_PRODUCTS = 1 << 34
+"""Multiplied at once: half a second to two."""
+
 
 def _activated(computed: Computed, activation: object) -> Computed:
     return Computed(activated(computed.value, activation), computed.sizes, computed.terms)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """`a @ b`, some rows at a time: NumPy cannot be interrupted."""
+    parts = ceil(a.size * b.shape[-1] / MOST_PRODUCTS)
+    if parts < 2 or a.ndim < 2 or b.ndim < 2:
+        joined: Array = np.matmul(a, b)
+        return joined
+    rows = np.array_split(a, min(parts, a.shape[-2]), axis=-2)
+    return np.concatenate([np.matmul(part, b) for part in rows], axis=-2)
 
 
 def _matmul(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     a, b = operands[0], operands[1]
     a = a.swapaxes(-1, -2) if attrs.get("transpose_a") else a
     b = b.swapaxes(-1, -2) if attrs.get("transpose_b") else b
-    computed = of_products(np.matmul, a, b, a.shape[-1])
+    computed = of_products(_product, a, b, a.shape[-1])
     if len(operands) > 2:
         bias = operands[2]
         computed = plus(computed, np.broadcast_to(bias.reshape(bias.shape[-2:] if bias.ndim > 1 else bias.shape),

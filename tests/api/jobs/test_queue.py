@@ -9,9 +9,9 @@ import pytest
 
 from api.jobs.database import Database
 from api.jobs.queue import KILLS_PER_CRASH, JobQueue
-from api.jobs.records import Event, Job, Outcome, State
+from api.jobs.records import Claim, Event, Job, State
 from api.jobs.store import JobStore, Quota
-from tests.api.jobs.test_store import FREE, stored, submission
+from tests.api.jobs.test_store import FREE, submission, succeed
 
 ATTEMPTS = 3
 
@@ -29,7 +29,7 @@ def queue(database: Database) -> JobQueue:
 def claimed(queue: JobQueue, worker: str = "w") -> Job:
     found = queue.claim(worker)
     assert found is not None
-    return found[0]
+    return found.job
 
 
 def test_the_highest_priority_goes_first_then_the_oldest(store: JobStore, queue: JobQueue) -> None:
@@ -44,7 +44,7 @@ def test_two_workers_never_get_the_same_job(store: JobStore, queue: JobQueue) ->
 
     def work(name: str) -> None:
         while job := queue.claim(name):
-            found.append(job[0].id)
+            found.append(job.job.id)
 
     threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
     for thread in threads:
@@ -60,7 +60,7 @@ def test_of_equal_jobs_one_is_worked_on(store: JobStore, queue: JobQueue) -> Non
             store.submit(submission(number), FREE)
         found, barrier = [], threading.Barrier(4)
 
-        def work(barrier: threading.Barrier = barrier, found: list[Job | None] = found) -> None:
+        def work(barrier: threading.Barrier = barrier, found: list[Claim | None] = found) -> None:
             barrier.wait()
             found.append(queue.claim("w"))
 
@@ -76,12 +76,12 @@ def test_a_job_whose_result_has_come_meanwhile_is_not_worked_on(store: JobStore,
     again = store.submit(submission(idempotency_key="again"), FREE)
     store.cancel(again.id, "ann")
     store.submit(submission(), FREE)
-    outcome = Outcome(stored(store, b"result"), {"media_type": "text/plain"}, repeatable=True)
-    queue.succeed(claimed(queue), outcome)
+    succeed(queue, claimed(queue))
+    result = store.jobs("ann", 1, None)[0].result
     store.retry(again.id, "ann", FREE)
     assert queue.claim("w") is None
     found = store.job(again.id, "ann")
-    assert (found.state, found.result, found.attempts) == (State.SUCCEEDED, outcome.result, 0)
+    assert (found.state, found.result, found.attempts) == (State.SUCCEEDED, result, 0)
 
 
 def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database: Database) -> None:
@@ -91,16 +91,15 @@ def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database
     time.sleep(0.01)
     assert hasty.expire() == [late.id]
     now = claimed(hasty, "other")
-    outcome = Outcome(stored(store, b"late"), {}, repeatable=True)
     assert hasty.renew([str(late.lease)]) == {}
-    assert hasty.succeed(late, outcome) == []
+    assert succeed(hasty, late) == []
     assert not hasty.fail(late, {"code": "x"})
     assert not hasty.cancelled(late)
     assert not hasty.lost(late, crashed=True)
     assert not hasty.give_back(late)
     hasty.note(late, [Event(1, "stage", {"stage": "late", "fraction": 0.5})])
     assert store.events(late.id, 0) == []
-    assert hasty.succeed(now, outcome) == [now.id]
+    assert succeed(hasty, now) == [now.id]
 
 
 def test_a_job_whose_workers_die_is_parked_in_the_end(store: JobStore, queue: JobQueue) -> None:
@@ -161,8 +160,8 @@ def test_events_are_kept_in_order_and_go_on_after_a_loss(store: JobStore, queue:
     queue.lost(running, crashed=True)
     again = queue.claim("w")
     assert again is not None
-    assert again[1] == 2
-    queue.note(again[0], [Event(3, "stage", {"stage": "policy", "fraction": 0.6})])
+    assert again.last_event == 2
+    queue.note(again.job, [Event(3, "stage", {"stage": "policy", "fraction": 0.6})])
     assert [event.number for event in store.events(running.id, 1)] == [2, 3]
     job = store.job(running.id, "ann")
     assert (job.stage, job.fraction, job.incumbent) == ("policy", 0.6, {"gap": None})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -13,11 +15,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import delete
 
-from api.jobs.contents import PIECE_BYTES, TRANSACTION_PIECES, unpacked
+from api.jobs.contents import PIECE_BYTES, TRANSACTION_PIECES, Source, unpacked
 from api.jobs.database import Database
-from api.jobs.identities import digest_of_file
 from api.jobs.queue import JobQueue
-from api.jobs.records import Job, Outcome, State, Submission, Task
+from api.jobs.records import Job, State, Submission, Task
 from api.jobs.store import JobStore, Quota
 from api.jobs.tables import METADATA, PIECES
 from api.problems import BusyError, ConflictError, GoneError, KeyReusedError, NotFoundError
@@ -42,19 +43,31 @@ def queue(database: Database) -> JobQueue:
     return JobQueue(database, lease_seconds=60, most_attempts=3)
 
 
-def stored(store: JobStore, data: bytes, compress: bool = False) -> str:
-    with tempfile.TemporaryFile(buffering=0) as file:
+@contextmanager
+def source(data: bytes, compress: bool = False) -> Iterator[Source]:
+    """Bytes in a file, as they are to be stored."""
+    with tempfile.TemporaryFile(buffering=0) as file, tempfile.TemporaryFile(buffering=0) as packed:
         file.write(data)
-        return store.contents.put_file(file.fileno(), digest_of_file(file.fileno()), compress).id
+        yield Source.packed(file.fileno(), packed.fileno()) if compress else Source.plain(file.fileno())
+
+
+def stored(store: JobStore, data: bytes, compress: bool = False) -> str:
+    with source(data, compress) as given:
+        return store.contents.put(given)[0].id
+
+
+def succeed(queue: JobQueue, job: Job, answer: bytes = b"result", repeatable: bool = True) -> list[str]:
+    """Finish a job with this answer."""
+    with source(answer) as given:
+        return queue.succeed(job, given, {"media_type": "text/plain"}, repeatable)
 
 
 def done(store: JobStore, queue: JobQueue, repeatable: bool = True) -> Job:
     """Work on the next job."""
     claimed = queue.claim("w")
     assert claimed is not None
-    outcome = Outcome(stored(store, b"result"), {"media_type": "text/plain"}, repeatable)
-    assert claimed[0].id in queue.succeed(claimed[0], outcome)
-    return store.job(claimed[0].id, claimed[0].owner)
+    assert claimed.job.id in succeed(queue, claimed.job, repeatable=repeatable)
+    return store.job(claimed.job.id, claimed.job.owner)
 
 
 # -- the tables ----------------------------------------------------------------------------------------
@@ -83,7 +96,8 @@ def test_what_is_no_store_is_refused_without_repeating_it(url: str) -> None:
 def test_a_job_keeps_what_was_asked(store: JobStore) -> None:
     asked = submission(3, name="net", priority=2, request_id="r1")
     job = store.submit(asked, FREE)
-    assert (job.state, job.task, job.name, job.priority, job.request_id) == ("queued", asked.task, "net", 2, "r1")
+    assert (job.state, job.kind, job.name, job.priority, job.request_id) == ("queued", "optimize", "net", 2, "r1")
+    assert (job.board, job.policy) == ("n150", None)
     assert store.job(job.id, "ann") == job
 
 
@@ -149,8 +163,7 @@ def test_equal_jobs_are_worked_on_once(store: JobStore, queue: JobQueue) -> None
     claimed = queue.claim("w")
     assert claimed is not None
     assert queue.claim("w") is None
-    outcome = Outcome(stored(store, b"x"), {}, repeatable=True)
-    assert queue.succeed(claimed[0], outcome) == [first.id, second.id]
+    assert succeed(queue, claimed.job) == [first.id, second.id]
     assert store.job(second.id, "bob").result == store.job(first.id, "ann").result
 
 
@@ -179,10 +192,10 @@ def test_a_running_job_is_cancelled_by_its_worker(store: JobStore, queue: JobQue
     store.submit(submission(), FREE)
     claimed = queue.claim("w")
     assert claimed is not None
-    job = store.cancel(claimed[0].id, "ann")
+    job = store.cancel(claimed.job.id, "ann")
     assert job.state is State.RUNNING
     assert queue.renew([str(job.lease)]) == {job.lease: True}
-    assert queue.cancelled(claimed[0])
+    assert queue.cancelled(claimed.job)
     assert store.job(job.id, "ann").state is State.CANCELLED
     assert store.cancel(job.id, "ann").state is State.CANCELLED
 
@@ -193,7 +206,7 @@ def test_a_job_that_ended_badly_can_run_again(store: JobStore, queue: JobQueue) 
         store.retry(job.id, "ann", FREE)
     claimed = queue.claim("w")
     assert claimed is not None
-    queue.fail(claimed[0], {"code": "internal"})
+    queue.fail(claimed.job, {"code": "internal"})
     assert store.job(job.id, "ann").problem == {"code": "internal"}
     again = store.retry(job.id, "ann", FREE)
     assert (again.state, again.attempts, again.problem) == (State.QUEUED, 0, None)
@@ -238,10 +251,10 @@ def test_bytes_that_are_gone_are_told(store: JobStore) -> None:
 def test_a_body_that_is_deleted_while_it_is_read_is_none(store: JobStore) -> None:
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(os.urandom(PIECE_BYTES + 1))
-        content = store.contents.put_file(file.fileno(), digest_of_file(file.fileno()), compress=False)
+        content, _ = store.contents.put(Source.plain(file.fileno()))
         with store.database.writing() as connection:
             connection.execute(delete(PIECES).where(PIECES.c.number == 1))
-        with pytest.raises(GoneError, match="while it was read"):
+        with pytest.raises(GoneError, match="deleted while it was read"):
             store.contents.restore(content.id, file.fileno())
 
 

@@ -21,6 +21,7 @@ from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, Opera
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.text import parse
+from optimizer.work_limit import spend
 
 
 def expand_control(program: Program) -> Program:
@@ -90,6 +91,7 @@ def _end(item: Instruction, open_loops: list[str], where: str) -> list[Item]:
 
 def _raw(item: Instruction, where: str) -> tuple[Item, ...]:
     try:
+        spend(item.comment.count("\n") + 1)
         return parse(item.comment).body
     except InputError as error:
         found = f"raw text, {error}" if error.node else f"raw text: {error}"

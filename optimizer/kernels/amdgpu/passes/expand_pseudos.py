@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from optimizer.kernels.amdgpu.errors import OpcodeError, OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, Register, RegRange, VirtualReg, registers, width
 from optimizer.kernels.amdgpu.resources import is_physical
+from optimizer.work_limit import spend
 
 UNBOUNDED_BYTES = Immediate(0x7FFFFFFD)
 """Size of a buffer that is not to be checked against its bounds."""
@@ -70,7 +72,8 @@ def _filled_words(program: Program) -> dict[int, set[Register]]:
     for place, item in program.instructions:
         if not item.name.startswith("_srd_") or item.name in _FILLS:
             continue
-        for later in program.body[place + 1 :]:
+        for later in islice(program.body, place + 1, None):
+            spend(1)
             if not isinstance(later, Instruction) or set(later.used) & set(item.defined):
                 break
             if later.name in _FILLS and later.defs[0] == item.defs[0]:

@@ -61,21 +61,21 @@ def fuse(program: Program, fusion: Fusion) -> Program:
     aliases: dict[Resource, Resource] = {r: PhysicalReg(r.file, n) for r, n in program.precolored}
     body: list[Item | None] = list(program.body)
     for block in build_cfg(program).blocks:
-        candidates: dict[Resource, int] = {}
+        candidates = _Candidates(aliases)
         for place in block.items:
             item = body[place]
             if not isinstance(item, Instruction):
                 continue
-            fused = _fused_with_any(fusion, item, candidates, body)
+            fused = _fused_with_any(fusion, item, candidates.places, body)
             if fused is not None:
                 source, item = fused
                 text = f"{fusion.producer} at {source} and {fusion.consumer} at {place}: {item.name}"
                 say("passes", text, producer=source, consumer=place, fused=item.name)
                 body[source], body[place] = None, item
-            _forget(candidates, body, item, aliases)
+            candidates.forget_before(item)
             if item.name == fusion.producer and not item.modifiers and item.defs[0] in private:
                 assert isinstance(item.defs[0], VirtualReg)
-                candidates[item.defs[0]] = place
+                candidates.add(item.defs[0], item, place)
     return program.with_body(tuple(item for item in body if item is not None))
 
 
@@ -101,18 +101,27 @@ def _fused_with_any(
     return None
 
 
-def _forget(
-    candidates: dict[Resource, int],
-    body: list[Item | None],
-    item: Instruction,
-    aliases: dict[Resource, Resource],
-) -> None:
-    """Producers that an instruction makes impossible to move behind it."""
-    written = {aliases.get(r, r) for r in written_resources(item)}
-    if not written.isdisjoint(EXEC_PARTS):
-        candidates.clear()
-    for result, place in list(candidates.items()):
-        producer = body[place]
-        gone = not isinstance(producer, Instruction)
-        if gone or any(aliases.get(r, r) in written for r in read_resources(producer)):
-            del candidates[result]
+class _Candidates:
+    """Producers of a block that may still be moved behind what follows."""
+
+    def __init__(self, aliases: Mapping[Resource, Resource]) -> None:
+        self._aliases = aliases
+        self.places: dict[Resource, int] = {}
+        """By result."""
+        self._readers: dict[Resource, list[Resource]] = {}
+        """What a producer reads -> its result."""
+
+    def add(self, result: VirtualReg, producer: Instruction, place: int) -> None:
+        self.places[result] = place
+        for r in read_resources(producer):
+            self._readers.setdefault(self._aliases.get(r, r), []).append(result)
+
+    def forget_before(self, item: Instruction) -> None:
+        """Let go of those that an instruction makes impossible to move behind it."""
+        written = {self._aliases.get(r, r) for r in written_resources(item)}
+        if not written.isdisjoint(EXEC_PARTS):
+            self.places.clear()
+            self._readers.clear()
+        for resource in written:
+            for result in self._readers.pop(resource, ()):
+                self.places.pop(result, None)

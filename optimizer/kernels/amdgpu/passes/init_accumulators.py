@@ -14,6 +14,7 @@ from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Immediate, registers
 from optimizer.kernels.amdgpu.passes.expand_pseudos import mfma_of
+from optimizer.work_limit import spend
 
 
 def init_accumulators(program: Program) -> Program:
@@ -47,6 +48,7 @@ def _behind(cfg: ControlFlowGraph, depth: tuple[int, ...], place: int) -> Iterat
 
 
 def _touches(item: Item | None, init: Instruction) -> bool:
+    spend(1)
     return isinstance(item, Instruction) and not set(init.defined).isdisjoint((*item.used, *item.defined))
 
 

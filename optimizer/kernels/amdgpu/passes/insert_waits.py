@@ -30,6 +30,7 @@ from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import WaitCount, registers
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import WAIT_LIMITS
+from optimizer.work_limit import spend
 
 WAVE = 64
 COUNTERS = ("vmcnt", "lgkmcnt")
@@ -197,6 +198,7 @@ def _accesses_behind_barriers(
     found: dict[int, frozenset[str]] = {}
     while changed:
         changed = False
+        spend(len(program.body))
         for b in reversed(cfg.order):
             kinds = frozenset(k for s in cfg.flow.successors[b] for k in reach[s])
             for place, item in program.at(reversed(cfg.blocks[b].items)):

@@ -20,6 +20,7 @@ from optimizer.kernels.amdgpu.resources import (
     writes_exec,
     written_resources,
 )
+from optimizer.work_limit import spend
 
 
 def remove_dead_code(program: Program) -> Program:
@@ -48,6 +49,7 @@ def _needed(program: Program, cfg: ControlFlowGraph) -> set[int]:
     changed = True
     while changed:
         changed = False
+        spend(len(program.body))
         for b in reversed(cfg.order):
             live = {r for s in cfg.flow.successors[b] for r in alive[s]}
             for place, item in program.at(reversed(cfg.blocks[b].items)):

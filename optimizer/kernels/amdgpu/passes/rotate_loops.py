@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.work_limit import spend
 
 
 def rotate_loops(program: Program) -> Program:
@@ -30,6 +31,7 @@ def rotate_loops(program: Program) -> Program:
         if header is None or not cfg.flow.dominates(header.block, cfg.block_of[place]):
             body.append(item)
             continue
+        spend(len(header.test))
         rotated.add(header.body)
         body += header.test
         following = program.body[place + 1] if place + 1 < len(program.body) else None

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from optimizer.kernels.amdgpu.instruction_edits import Placed
+from optimizer.kernels.amdgpu.instruction_edits import Change, Placed
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import PhysicalReg, VirtualReg
 from optimizer.kernels.amdgpu.registers.allocation_units import Units
-from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure, allocation_error
+from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
 from optimizer.kernels.amdgpu.registers.rewriting import Rewriting
 from optimizer.kernels.amdgpu.registers.tied_copies import tied_copies
@@ -96,29 +96,24 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
     program = copied.program
     warnings: list[str] = []
     rewriting = Rewriting(options.rewrite, options.allow_spill)
-    placed: dict[str, Placed] = {}
     moves = 0
     while True:
-        cfg = validate_ssa(program)
-        liveness = analyse(program, cfg)
-        answers = [
-            _as_placed(liveness, placed[file]) if file in placed else allocate_class(liveness, file, options)
-            for file in FILES
-        ]
-        failed = next((a for a in answers if isinstance(a, ClassFailure)), None)
-        if failed is None:
-            done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
-            mapping = {r: n for made in done.values() for r, n in made.mapping.items()}
-            settled, copies = copied.settled(program, mapping)
-            return Allocation(settled, done, tuple(warnings), moves, copies)
-        change = rewriting.next(failed)
-        if change is None:
-            raise allocation_error(failed)
-        program = change.program
-        warnings += change.warnings
-        moves += change.moves
-        # Other changes make new registers; moves of one class leave the others where they are.
-        placed = {} if change.placed is None else placed | {change.placed.file: change.placed}
+        liveness = analyse(program, validate_ssa(program))
+        answers = {file: allocate_class(liveness, file, options) for file in FILES}
+        failures = [a for a in answers.values() if isinstance(a, ClassFailure)]
+        done = {file: a for file, a in answers.items() if isinstance(a, ClassAllocation)}
+        if failures:
+            change = rewriting.next(failures)
+            program = change.program
+            moves += change.moves
+            if isinstance(change, Change):
+                warnings += change.warnings
+                continue
+            liveness = analyse(program, validate_ssa(program))
+            done |= {placed.file: _as_placed(liveness, placed) for placed in change.placed}
+        mapping = {r: n for made in done.values() for r, n in made.mapping.items()}
+        settled, copies = copied.settled(program, mapping)
+        return Allocation(settled, done, tuple(warnings), moves, copies)
 
 
 def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:

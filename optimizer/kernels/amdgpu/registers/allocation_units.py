@@ -18,6 +18,7 @@ from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, V
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, live_in_aliases
 from optimizer.regalloc.intervals import LiveInterval, Segment, segments_overlap, union
 from optimizer.regalloc.linear_scan import Hint
+from optimizer.work_limit import spend
 
 MOVES = frozenset(("v_mov_b32", "s_mov_b32", "v_mov_b64", "s_mov_b64", "v_accvgpr_mov_b32"))
 
@@ -78,6 +79,7 @@ class Units:
                 self._merge(a, b, p + 1 - q)
         unit, place = self._place[operand.base]
         constraint = (place, operand.alignment)
+        spend(1 + len(self._units[unit].aligned) // 4)
         if operand.alignment > 1 and constraint not in self._units[unit].aligned:
             self._units[unit].aligned.append(constraint)
             if _phase(self._units[unit].aligned) is None:
@@ -147,6 +149,7 @@ class Units:
             return False
         for place, members in second.members.items():
             below = first.members.get(place + shift, ())
+            spend(1 + len(members) * len(below) // 4)
             for a in members:
                 for b in below:
                     if self._overlap(a, b, tied):
@@ -189,6 +192,7 @@ class Units:
 
     # -- intervals --------------------------------------------------------------------------------------------------
     def _lowest(self, unit: int) -> int:
+        spend(1 + len(self._units[unit].members) // 64)
         return min(self._units[unit].members)
 
     def intervals(self) -> list[LiveInterval]:

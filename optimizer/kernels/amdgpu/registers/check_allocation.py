@@ -8,7 +8,7 @@ needed later. What an instruction updates is in the register that it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from optimizer.errors import VerificationError
@@ -17,6 +17,7 @@ from optimizer.kernels.amdgpu.exec_mask import partial_updates
 from optimizer.kernels.amdgpu.ir import Instruction, Label, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, VirtualReg, registers
+from optimizer.work_limit import spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,16 @@ def violations(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Viol
     if found:
         return found
     homes = _homes(program, mapping)
-    for place, (item, live) in enumerate(zip(program.body, _live_after(program, homes), strict=True)):
+    names = [*homes, *sorted(set(homes.values()) - homes.keys())]
+    held = _Held(names, homes)
+    for place, (item, live) in enumerate(zip(program.body, _live_after(program, names, homes), strict=True)):
+        held.become(live)
         if isinstance(item, Instruction):
-            found += _writes(place, item, live, homes)
+            found += _writes(place, item, held, homes)
             found += _updates(place, item, homes)
             if OPCODES[item.name].early_clobber:
                 found += _early(place, item, homes)
-        found += _shared(place, live, homes)
+        found += held.shared(place)
     return found
 
 
@@ -112,8 +116,8 @@ def _successors(program: Program) -> list[list[int]]:
     return found
 
 
-def _live_after(program: Program, homes: Homes) -> list[frozenset[Register]]:
-    """Registers whose value is needed after each item."""
+def _live_after(program: Program, names: Sequence[Register], homes: Homes) -> Iterator[int]:
+    """Registers whose value is needed after each item; bit `n` is register `n` of `names`."""
     at_entry = {r for r, _ in program.precolored} - {r for _, i in program.instructions for r in i.defined}
     kept = partial_updates(program, build_cfg(program))
     predecessors: list[list[int]] = [[] for _ in program.body]
@@ -121,43 +125,75 @@ def _live_after(program: Program, homes: Homes) -> list[frozenset[Register]]:
     for place, following in enumerate(successors):
         for s in following:
             predecessors[s].append(place)
+    bit = {r: 1 << n for n, r in enumerate(names)}
 
-    def named(registers: Iterable[Register]) -> frozenset[Register]:
-        return frozenset(homes[r] if r in at_entry else r for r in registers)
+    def named(registers: Iterable[Register]) -> int:
+        found = 0
+        for r in registers:
+            found |= bit[homes[r] if r in at_entry else r]
+        return found
 
-    before: list[frozenset[Register]] = [frozenset()] * len(program.body)
-    after = list(before)
+    def after(place: int) -> int:
+        found = 0
+        for s in successors[place]:
+            found |= before[s]
+        return found
+
+    before = [0] * len(program.body)
     pending = list(range(len(program.body)))
     while pending:
+        spend(1)
         place = pending.pop()
-        new = after[place] = frozenset[Register]().union(*(before[s] for s in successors[place]))
+        new = after(place)
         item = program.body[place]
         if isinstance(item, Instruction):
-            new = (new - (named(item.defined) - kept.get(place, frozenset()))) | named(item.used)
+            new = new & ~(named(item.defined) & ~named(kept.get(place, ()))) | named(item.used)
         if new != before[place]:
             before[place] = new
             pending += predecessors[place]
-    return after
+    return map(after, range(len(program.body)))
 
 
-def _shared(place: int, live: frozenset[Register], homes: Homes) -> list[Violation]:
-    """No two values that are needed later are in one place."""
-    found = []
-    held: dict[Register, Register] = {}
-    for register in sorted(live, key=str):
-        other = held.setdefault(homes.get(register, register), register)
-        if other is not register:
-            found.append(Violation(place, f"{other} and {register} are live in {homes[register]}"))
-    return found
+class _Held:
+    """What is needed behind one item after the other, by where it is."""
+
+    def __init__(self, names: Sequence[Register], homes: Homes) -> None:
+        self._names, self._homes = names, homes
+        self._live = 0
+        self._at: dict[Register, set[Register]] = {}
+        self._crowded: set[Register] = set()
+
+    def become(self, live: int) -> None:
+        """Bit sets of neighbours differ in little."""
+        changed = live ^ self._live
+        while changed:
+            low = changed & -changed
+            changed ^= low
+            register = self._names[low.bit_length() - 1]
+            home = self._homes.get(register, register)
+            there = self._at.setdefault(home, set())
+            (there.add if live & low else there.discard)(register)
+            (self._crowded.add if len(there) > 1 else self._crowded.discard)(home)
+        self._live = live
+
+    def at(self, home: Register) -> Set[Register]:
+        return self._at.get(home, set())
+
+    def shared(self, place: int) -> list[Violation]:
+        """No two values that are needed later are in one place."""
+        found = []
+        for home in sorted(self._crowded):
+            first, *others = sorted(self._at[home], key=str)
+            found += [Violation(place, f"{first} and {other} are live in {home}") for other in others]
+        return found
 
 
-def _writes(place: int, item: Instruction, live: frozenset[Register], homes: Homes) -> list[Violation]:
+def _writes(place: int, item: Instruction, held: _Held, homes: Homes) -> list[Violation]:
     """What is written, even if nothing reads it, lies on nothing that is needed later."""
     found = []
     written = [homes[r] for r in dict.fromkeys(item.defined)]
-    kept = {homes.get(r, r) for r in live if r not in item.defined}
     for home in written:
-        if home in kept:
+        if held.at(home) - set(item.defined):
             found.append(Violation(place, f"{item.name} writes {home}, which holds a value needed later"))
     if len(set(written)) != len(written):
         found.append(Violation(place, f"{item.name} writes two results into one register"))

@@ -18,6 +18,7 @@ from optimizer.kernels.amdgpu.registers.definitions import MOVES
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, live_in_aliases
 from optimizer.kernels.amdgpu.registers.split_allocation import Homes, Stretch, Stretches
 from optimizer.regalloc.parallel_copy import sequential
+from optimizer.work_limit import spend
 
 
 def compact(failed: ClassFailure) -> Change | None:
@@ -92,6 +93,7 @@ class _Writer:
 
     def _between(self, place: int, capacity: int, reserved: frozenset[int]) -> list[Instruction] | None:
         """Moves before an item, from where everything was to where it is from there on; None without a spare one."""
+        spend(len(self._liveness.segments) // 4)
         old, new = self._homes[place - 1], self._homes[place]
         point = 2 * self._liveness.rank[place]
         names: dict[int, VirtualReg] = {}

@@ -22,6 +22,7 @@ from optimizer.kernels.amdgpu.opcodes import Opcode, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, VirtualReg, registers
 from optimizer.regalloc.flow import backward_dataflow
 from optimizer.regalloc.intervals import LiveInterval, Segment, pressure, union
+from optimizer.work_limit import spend
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Liveness:
 def analyse(program: Program, cfg: ControlFlowGraph | None = None) -> Liveness:
     """Liveness of a program. Precoloured registers without a definition are their physical ones."""
     cfg = cfg or build_cfg(program)
+    spend(2 * len(program.body))
     rank = _ranks(program, cfg)
     canonical = live_in_aliases(program)
     updates = partial_updates(program, cfg)

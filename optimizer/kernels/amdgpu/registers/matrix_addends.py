@@ -14,6 +14,7 @@ from optimizer.kernels.amdgpu.operands import Register, VirtualReg, registers
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.definitions import MOVES, dominates, single_definitions
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
+from optimizer.work_limit import spend
 
 
 def free_addends(failed: ClassFailure) -> Change | None:
@@ -35,9 +36,10 @@ def free_addends(failed: ClassFailure) -> Change | None:
         block = edit.fresh(failed.file, kept[-1].number - kept[0].number + 1)
         new: dict[VirtualReg, Register] = {r: block[r.number - kept[0].number] for r in kept}
         edit.before[place] = [Instruction(MOVES[failed.file], (new[r],), (r,)) for r in kept]
-        for user, reader in program.instructions:
-            if user != place and set(reader.used) & new.keys() and dominates(liveness, place, user):
-                before = edit.instead.get(user) or reader
+        for user in sorted({user for r in kept for user in program.users[r]} - {place}):
+            if dominates(liveness, place, user):
+                before = edit.instead.get(user) or program.body[user]
+                assert isinstance(before, Instruction)
                 edit.instead[user] = with_names(before, new)
         names |= new
         moves += len(kept)
@@ -59,6 +61,7 @@ def _kept(liveness: Liveness, place: int, item: Instruction, file: str) -> list[
 
 def _needed(liveness: Liveness, place: int, item: Instruction, file: str) -> int:
     """Registers of a class that hold something while the instruction reads, and those it writes."""
+    spend(len(liveness.segments) // 4)
     point = 2 * liveness.rank[place]
     live = {r for r, parts in liveness.segments.items() if r.file == file and any(s <= point < e for s, e in parts)}
     return len(live | {r for r in item.defined if r.file == file})

@@ -5,6 +5,8 @@ Briggs, Cooper and Torczon, "Rematerialization", PLDI 1992, for values that need
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.instruction_edits import Change, Edit, with_names
 from optimizer.kernels.amdgpu.ir import Instruction, Program
@@ -18,17 +20,25 @@ _SHORTEST = 4
 """Points of a live range below which nothing is won."""
 
 
-def rematerialise(failed: ClassFailure) -> Change | None:
-    """Every constant that is live where a range found no place; None if there is none."""
+def rematerialise(failed: ClassFailure, temporaries: Collection[VirtualReg]) -> Change | None:
+    """Every constant that is live where a range found no place; None if there is none.
+
+    `temporaries`: registers that lie between memory, or a constant, and an instruction already. Those of the constants
+    made here are among them, so that none is made again twice.
+    """
     liveness = failed.liveness
     segments = failed.failure.interval.segments
+    users = liveness.program.users
+    full = full_exec(liveness.program, liveness.cfg)
     chosen = {
         register: place
         for register, place in sorted(constants(liveness.program, failed.file).items())
-        if segments_overlap(liveness.segments[register], segments) and _kept(liveness, register)
+        if register not in temporaries
+        and segments_overlap(liveness.segments[register], segments)
+        and _kept(liveness, register)
+        and (failed.file == "s" or all(full[p] or _follows_exec(liveness.program, p) for p in users.get(register, ())))
     }
-    chosen = {r: p for r, p in chosen.items() if _exact_everywhere(liveness, r)}
-    return None if not chosen else Change(_made_again(liveness.program, chosen))
+    return None if not chosen else _made_again(liveness.program, chosen)
 
 
 def constants(program: Program, file: str) -> dict[VirtualReg, int]:
@@ -53,27 +63,26 @@ def _kept(liveness: Liveness, register: VirtualReg) -> bool:
     return sum(end - start for start, end in liveness.segments[register]) >= _SHORTEST
 
 
-def _exact_everywhere(liveness: Liveness, register: VirtualReg) -> bool:
+def _follows_exec(program: Program, place: int) -> bool:
     """A move under a partial mask does for instructions that work under that mask, not for those that ignore it."""
-    if register.file == "s":
-        return True
-    full = full_exec(liveness.program, liveness.cfg)
-    users = [(p, i) for p, i in liveness.program.instructions if register in i.used]
-    return all(full[p] or (opcode(i.name).is_vector and opcode(i.name).category is not Category.MFMA) for p, i in users)
+    item = program.body[place]
+    assert isinstance(item, Instruction)
+    known = opcode(item.name)
+    return known.is_vector and known.category is not Category.MFMA
 
 
-def _made_again(program: Program, chosen: dict[VirtualReg, int]) -> Program:
+def _made_again(program: Program, chosen: dict[VirtualReg, int]) -> Change:
     edit = Edit(program)
+    fresh: set[VirtualReg] = set()
     for register, place in chosen.items():
         edit.instead[place] = None
         move = program.body[place]
         assert isinstance(move, Instruction)
-        for user, item in program.instructions:
-            if register not in item.used:
-                continue
+        for user in program.users.get(register, ()):
             (new,) = edit.fresh(register.file)
+            fresh.add(new)
             edit.before.setdefault(user, []).append(move.with_operands((new,), move.uses))
-            current = edit.instead.get(user, item)
-            assert current is not None
-            edit.instead[user] = with_names(current, {register: new}, {r: r for r in chosen})
-    return edit.done()
+            current = edit.instead.get(user) or program.body[user]
+            assert isinstance(current, Instruction)
+            edit.instead[user] = with_names(current, {register: new})
+    return Change(edit.done(), temporaries=frozenset(fresh))

@@ -22,6 +22,7 @@ from optimizer.regalloc.exact import exact_search
 from optimizer.regalloc.fewest import peak_bound
 from optimizer.regalloc.intervals import LiveInterval, Segment
 from optimizer.regalloc.register_file import RegisterFile, Timeline
+from optimizer.work_limit import spend
 
 ATTEMPT_WORK = 20_000
 """Comparisons of point sets per stretch that is tried, then places looked at exhaustively."""
@@ -125,11 +126,13 @@ class Stretches:
         return sorted(found, key=lambda s: (-self._fullest(s), s))
 
     def _fullest(self, span: Span) -> int:
+        spend(len(self._liveness.segments) // 2 + span[1] - span[0])
         values = Units(self._liveness, self._file, _points((span,))).intervals()
         return peak_bound(values, self._capacity, self._reserved)
 
     # -- one stretch --------------------------------------------------------------------------------------------------
     def _attempt(self, spans: tuple[Span, ...], held: Homes | None) -> Stretch | None:
+        spend(len(self._liveness.segments) // 2 + sum(last - first for first, last in spans))
         units = Units(self._liveness, self._file, _points(spans))
         units.coalesce(moves=False)
         values = units.intervals()

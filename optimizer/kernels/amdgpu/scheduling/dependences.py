@@ -26,6 +26,7 @@ from optimizer.kernels.amdgpu.passes.insert_waits import (
 )
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, writes_exec, written_resources
 from optimizer.kernels.amdgpu.scheduling.latencies import ISSUE, delay, latency
+from optimizer.work_limit import spend
 
 _BARRIER = "<barrier>"
 _SCRATCH_LOAD, _SCRATCH_STORE = "<scratch load>", "<scratch store>"
@@ -146,6 +147,7 @@ def _memory_before(
     kinds = accesses(items[n])
     if not kinds:
         return
+    spend(1 + len(memory) // 8)
     for source, others in memory:
         if order.keeps(others, kinds):
             complete = kinds == (_BARRIER,) and order.several_waves and not {LDS_WRITE, LDS_DMA}.isdisjoint(others)

@@ -6,7 +6,7 @@ after everything that does not; if the order still needs more, it is made again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optimizer.kernels.amdgpu.ir import Instruction
@@ -14,9 +14,11 @@ from optimizer.kernels.amdgpu.operands import Register
 from optimizer.kernels.amdgpu.scheduling.dependences import Dependences
 from optimizer.kernels.amdgpu.scheduling.latencies import ISSUE, busy, latency, unit
 from optimizer.kernels.amdgpu.scheduling.machine import Machine
-from optimizer.kernels.amdgpu.scheduling.pressure import FILES, Limits, Pressure, excess
+from optimizer.kernels.amdgpu.scheduling.pressure import FILES, Change, Limits, Pressure, excess
+from optimizer.work_limit import spend
 
 _TRIES = 4
+_READY_PER_STEP = 4
 _ROUNDS = 4
 """Of a loop whose body is the run, for the cycles of one."""
 
@@ -38,6 +40,7 @@ class Run:
     def cycles(self, order: Sequence[int]) -> int:
         """Of one wave, in an order; of a loop's body, several rounds. Until everything that is needed is there."""
         machine = Machine()
+        spend(2 * len(order))
         for _ in range(_ROUNDS if self.again else 1):
             machine.run(self.items[n] for n in order)
         return machine.settled(self.needed)
@@ -81,23 +84,31 @@ def _heights(run: Run) -> list[int]:
 
 def _ordered(run: Run, limits: Limits) -> list[int]:
     heights = _heights(run)
+    units = [unit(item) for item in run.items]
     missing = [len(sources) for sources in run.graph.before]
     earliest = [0] * len(run.items)
     ready = {n for n, count in enumerate(missing) if not count}
-    free: dict[str | None, int] = {}
+    free: dict[str | None, int] = dict.fromkeys(units, 0)
     pressure = Pressure(run.items, run.live, run.needed)
     clock = 0
     order: list[int] = []
-
-    def start(n: int) -> int:
-        return max(clock, earliest[n], free.get(unit(run.items[n]), 0))
-
     while ready:
-        chosen = min(ready, key=_key(run, limits, pressure, heights, start, clock))
+        spend(len(ready) // _READY_PER_STEP + 1)
+        room, now = pressure.room(limits), clock
+
+        def key(n: int, room: Change = room, now: int = now) -> tuple[int, int, int, int]:
+            """What comes first: fits into the registers, need not wait, most urgent, as it was written."""
+            beyond = 0
+            for more, left in zip(pressure.change(n), room, strict=True):
+                if more > left:
+                    beyond += more - left
+            return beyond, max(now, earliest[n], free[units[n]]), -heights[n], n
+
+        chosen = min(ready, key=key)
         item = run.items[chosen]
-        issued = start(chosen)
-        if unit(item) is not None:
-            free[unit(item)] = issued + busy(item)
+        issued = key(chosen)[1]
+        if units[chosen] is not None:
+            free[units[chosen]] = issued + busy(item)
         pressure.place(chosen)
         ready.discard(chosen)
         order.append(chosen)
@@ -108,14 +119,3 @@ def _ordered(run: Run, limits: Limits) -> list[int]:
             if not missing[later]:
                 ready.add(later)
     return order
-
-
-def _key(
-    run: Run, limits: Limits, pressure: Pressure, heights: list[int], start: Callable[[int], int], clock: int
-) -> Callable[[int], tuple[int, int, int, int]]:
-    """What comes first: fits into the registers, need not wait, most urgent, as it was written."""
-
-    def key(n: int) -> tuple[int, int, int, int]:
-        return excess(pressure.with_item(n), limits), start(n) - clock, -heights[n], n
-
-    return key

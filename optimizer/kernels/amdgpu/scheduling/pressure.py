@@ -13,6 +13,8 @@ from optimizer.kernels.amdgpu.operands import Register
 FILES = ("v", "s", "a")
 Limits = Mapping[str, int]
 """Registers of each class that may be live at once."""
+Change = tuple[int, ...]
+"""By class, in the order of `FILES`."""
 
 
 @dataclass
@@ -37,23 +39,35 @@ class Pressure:
         for register in self._live:
             self._count[register.file] += 1
         self.peak = dict(self._count)
+        self._changes: dict[int, Change] = {}
+        """By number, as long as they hold."""
+        self._touching: dict[Register, list[int]] = {}
+        for n, registers in enumerate(zip(self._used, self._defined, strict=True)):
+            for register in dict.fromkeys((*registers[0], *registers[1])):
+                self._touching.setdefault(register, []).append(n)
 
-    def with_item(self, n: int) -> dict[str, int]:
-        """Registers that hold something just behind an instruction if it came next, its results included."""
-        counts = dict(self._count)
-        ended = [] if self._early[n] else self._ended_by(n)
-        for register in ended:
-            counts[register.file] -= 1
-        for register in self._defined[n]:
-            if register not in self._live or register in ended:
-                counts[register.file] += 1
-        return counts
+    def change(self, n: int) -> Change:
+        """Registers of each class more, or less, that hold something just behind an instruction if it came next, its
+        results included."""
+        found = self._changes.get(n)
+        if found is None:
+            counts = dict.fromkeys(FILES, 0)
+            ended = [] if self._early[n] else [r for r in self._used[n] if self._ends(r)]
+            for register in ended:
+                counts[register.file] -= 1
+            for register in self._defined[n]:
+                if register not in self._live or register in ended:
+                    counts[register.file] += 1
+            found = self._changes[n] = tuple(counts[file] for file in FILES)
+        return found
 
     def place(self, n: int) -> None:
         """Make an instruction the next one."""
-        counts = self.with_item(n)
-        self.peak = {file: max(self.peak[file], counts[file]) for file in FILES}
-        for register in self._ended_by(n):
+        for file, more in zip(FILES, self.change(n), strict=True):
+            self.peak[file] = max(self.peak[file], self._count[file] + more)
+        touched = dict.fromkeys((*self._used[n], *self._defined[n]))
+        before = [(r in self._live, self._ends(r)) for r in touched]
+        for register in [r for r in self._used[n] if self._ends(r)]:
             self._live.discard(register)
             self._count[register.file] -= 1
         self._uses.subtract(self._used[n])
@@ -62,17 +76,24 @@ class Pressure:
             if register not in self._live and self._is_wanted(register):
                 self._live.add(register)
                 self._count[register.file] += 1
+        for register, state in zip(touched, before, strict=True):
+            if state != (register in self._live, self._ends(register)):
+                for other in self._touching[register]:
+                    self._changes.pop(other, None)
+
+    def room(self, limits: Limits) -> tuple[int, ...]:
+        """Registers of each class that are left within limits; below zero where there are none."""
+        return tuple(limits[file] - self._count[file] for file in FILES)
 
     def _is_wanted(self, register: Register) -> bool:
         return self._uses[register] > 0 or (register in self.needed and self._definitions[register] == 0)
 
-    def _ended_by(self, n: int) -> list[Register]:
-        """What no later instruction reads: used here for the last time, or to be written before."""
-        return [
-            r
-            for r in self._used[n]
-            if r in self._live and self._uses[r] == 1 and (r not in self.needed or self._definitions[r] > 0)
-        ]
+    def _ends(self, register: Register) -> bool:
+        """Whether no later instruction reads a register than one that does: it is read for the last time, or will be
+        written before."""
+        if register not in self._live or self._uses[register] != 1:
+            return False
+        return register not in self.needed or self._definitions[register] > 0
 
 
 def excess(counts: Limits, limits: Limits) -> int:

@@ -11,6 +11,7 @@ from optimizer.errors import FormatError
 from optimizer.ir.dtype import DType
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.work import Piece, Place
+from optimizer.sizes import LARGEST_INDEX, check_shape, is_whole
 
 Row = Mapping[str, str]
 _DTYPES = {"bfp8": "bfp8_b", "bfp4": "bfp4_b", "bfp2": "bfp4_b", "fp32": "f32", "bytes": "u8", "": "bf16"}
@@ -21,17 +22,22 @@ def number(row: Row, name: str, default: int | None = None) -> int:
     if not text and default is not None:
         return default
     try:
-        return int(float(text))
+        found = int(float(text))
     except (ValueError, OverflowError) as error:
         raise FormatError(f"column '{name}' must be a number, got {text!r}") from error
+    if not is_whole(found, 0, LARGEST_INDEX):
+        raise FormatError(f"column '{name}' must be from 0 to {LARGEST_INDEX}, got {text}", limit=LARGEST_INDEX)
+    return found
 
 
 def shape(row: Row, name: str) -> tuple[int, ...]:
     text = (row.get(name) or "").removesuffix("B")
     try:
-        return _sizes(text)
+        sizes = _sizes(text)
     except ValueError as error:
         raise FormatError(f"column '{name}' must be sizes joined by x, got {text!r}") from error
+    check_shape(f"column '{name}'", sizes)
+    return sizes
 
 
 def given_shape(row: Row, name: str) -> tuple[int, ...]:

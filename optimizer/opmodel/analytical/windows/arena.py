@@ -55,7 +55,8 @@ class Arena:
 
     def _place(self, size: int) -> int:
         address = self._l1.allocate(size)
-        assert address is not None
+        if address is None:
+            raise Refused(f"Out of Memory: {size} B of L1", Rejection.OOM_L1)
         return address
 
     def free(self, block: Block) -> None:

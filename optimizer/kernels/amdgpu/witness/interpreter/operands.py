@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import TextError
@@ -103,7 +104,7 @@ def parse_register(text: str, line: int) -> Register | None:
     return Register(base + first, last - first + 1)
 
 
-def parse_operand(text: str, line: int, symbols: dict[str, int]) -> Operand:
+def parse_operand(text: str, line: int, symbols: Mapping[str, int]) -> Operand:
     """One operand; `symbols` are the values of `.set`."""
     negate = absolute = False
     if text.startswith("neg(") and text.endswith(")"):
@@ -120,7 +121,7 @@ def parse_operand(text: str, line: int, symbols: dict[str, int]) -> Operand:
     return Operand(_constant(text, symbols), negate, absolute)
 
 
-def _constant(text: str, symbols: dict[str, int]) -> Value:
+def _constant(text: str, symbols: Mapping[str, int]) -> Value:
     if text in symbols:
         return Integer(symbols[text])
     try:

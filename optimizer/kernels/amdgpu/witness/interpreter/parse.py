@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from optimizer.errors import LimitError
+
 from ..errors import TextError
 from .descriptor import Descriptor, parse_descriptor
 from .metadata import Metadata, parse_metadata
@@ -65,13 +67,15 @@ class _Reader:
     metadata: dict[str, Metadata] = field(default_factory=dict)
 
 
+MAX_INSTRUCTIONS, MAX_LINE = 200_000, 2_000
+"""Of a file; characters of one of its lines without comments. What is built has four instructions for one at most."""
 MAX_DIGITS = 64
 """Of a number, which 64 bits written in binary have."""
 _ENDLESS = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 
 
 def parse_program(text: str) -> Program:
-    """Read a whole file. Errors: `TextError` with the line of what cannot be read."""
+    """Read a whole file. Errors: `TextError` with the line of what cannot be read, `LimitError`."""
     reader = _Reader()
     lines = iter(strip_comments(text))
     for number, line in lines:
@@ -87,6 +91,10 @@ def parse_program(text: str) -> Program:
         if rest.startswith("."):
             _directive(rest, number, lines, reader)
         else:
+            if len(reader.instructions) == MAX_INSTRUCTIONS:
+                raise LimitError(
+                    f"more than {MAX_INSTRUCTIONS:,} instructions", node=f"line {number}", limit=MAX_INSTRUCTIONS
+                )
             reader.instructions.append(parse_instruction(rest, number, reader.symbols))
     return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target, reader.metadata)
 
@@ -97,6 +105,8 @@ def strip_comments(text: str) -> Iterator[tuple[int, str]]:
         kept = re.split(r"//|;", line, maxsplit=1)[0].rstrip()
         if _ENDLESS.search(kept) is not None:
             raise TextError(f"a number of more than {MAX_DIGITS} digits", number)
+        if len(kept) > MAX_LINE:
+            raise LimitError(f"more than {MAX_LINE:,} characters", node=f"line {number}", limit=MAX_LINE)
         if kept.strip():
             yield number, kept
 
@@ -159,7 +169,7 @@ def parse_instruction(text: str, line: int, symbols: Mapping[str, int]) -> Instr
     if pieces:
         head, modifiers = _modifiers(pieces[-1], line, mnemonic)
         pieces = pieces[:-1] + ([head] if head else [])
-    operands = tuple(parse_operand(piece, line, dict(symbols)) for piece in pieces)
+    operands = tuple(parse_operand(piece, line, symbols) for piece in pieces)
     if "quad_perm" in modifiers or any(name.startswith(("row_", "wave_")) for name in modifiers):
         kind = "dpp"
     return Instruction(line, text, mnemonic, kind, operands, modifiers)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optimizer.errors import FormatError, LimitError
-from optimizer.kernels.json_document import MAX_NAME, Node, decode, read, read_text
+from optimizer.json_document import MAX_NAME, Node, read, read_text
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_files_that_are_no_json(tmp_path: Path, content: bytes, said: str) -> No
 
 
 def test_files_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optimizer.kernels.json_document.MAX_BYTES", 3)
+    monkeypatch.setattr("optimizer.json_document.MAX_BYTES", 3)
     (tmp_path / "x").write_bytes(b"abcd")
     with pytest.raises(LimitError):
         read_text(tmp_path / "x")
 
 
-NODE = Node(decode('{"n": 3, "b": true, "f": 1.0, "s": "x", "l": [1, "\\ud800"], "big": 1e300, "z": null}'), "")
+NODE = Node({"n": 3, "b": True, "f": 1.0, "s": "x", "l": [1, "\ud800"], "big": 1e300, "z": None}, "")
 
 
 @pytest.mark.parametrize(

@@ -1,48 +1,77 @@
-"""JSON documents of kernels, read strictly: every value is asked for with its type, and errors name its place.
+"""JSON documents, whoever wrote them: the text is read strictly, and every value is asked for with its type.
 
-cases = read(path).fields({"cases"})["cases"].items()       FormatError: cases[3].ops[2].args: a list is due, not 7
+record = decoded(data, "body")                               FormatError: body: not JSON: NaN is no JSON number
+cases = read(path).fields({"cases"})["cases"].items()        FormatError: cases[3].ops[2].args: a list is due, not 7
+
+What programs read differently is refused for every reader at once: a key twice, numbers that are not finite or beyond
+64 bits, halves of characters, nesting without end.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from optimizer.errors import FormatError, LimitError
 
 MAX_BYTES = 32 << 20
-"""Of a file: a kernel of 100,000 instructions has a third of it."""
+"""Of a file of kernels or of one row: a kernel of 30,000 instructions has a tenth of it."""
+MAX_DEPTH = 100
+"""Levels of lists and objects; ours have about ten."""
+MAX_CASES = 1_000
+"""Of a document."""
 MAX_NAME = 10_000
 """Characters of a string."""
+LEAST_WHOLE, LARGEST_WHOLE = -(1 << 63), (1 << 64) - 1
+"""Of any whole number: what 64 bits hold, with a sign or without."""
+FLOAT32_MAX = 3.4028234663852886e38
 DOCUMENT_FIELDS = ("cases", "format")
 """Of a document with cases; `format` names it for its readers."""
 SHOWN = 60
 """Characters of a value in messages."""
+_STRANGE = re.compile(r"\d{19}|[eE]\+?\d{3}|NaN|Infinity")
+"""Without these every number is one that may stand there, and need not be looked at."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """A file's bytes, as far as it may be long; a device has no size to ask for. LimitError beyond; OSError."""
+    with path.open("rb") as file:
+        found = file.read(limit + 1)
+    if len(found) > limit:
+        raise LimitError(f"larger than {limit >> 20} MiB", node=str(path), limit=limit)
+    return found
 
 
 def read_text(path: Path) -> str:
     """A file in UTF-8. FormatError if it is no text, LimitError if it is larger than `MAX_BYTES`; OSError."""
-    with path.open("rb") as file:
-        found = file.read(MAX_BYTES + 1)
-    if len(found) > MAX_BYTES:
-        raise LimitError(f"larger than {MAX_BYTES >> 20} MiB", node=str(path), limit=MAX_BYTES)
     try:
-        return found.decode("utf-8")
+        return read_bytes(path, MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"no text: {error}", node=str(path)) from None
 
 
-def decode(text: str) -> Any:
-    """The value of a JSON text. ValueError also for NaN, infinities and keys that an object has twice."""
-    return json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
+def decoded(text: str | bytes, place: str | None = None, hint: str = "") -> Any:
+    """The value of a JSON text; bytes may begin with a byte order mark. FormatError naming `place` if it is none."""
+    try:
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
+        value = json.loads(text, object_pairs_hook=_object)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise FormatError("not JSON that can be read: nested too deeply", node=place, limit=MAX_DEPTH) from None
+    except ValueError as error:
+        raise FormatError(f"not JSON: {error}{hint}", node=place) from None
+    _check_depth(value, place)
+    if _STRANGE.search(text):
+        _check_numbers(value, place)
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -53,23 +82,44 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _check_depth(value: Any, place: str | None) -> None:
+    nests = {dict, list}
+    level = [value] if type(value) in nests else []
+    for _ in range(MAX_DEPTH):
+        children = (item.values() if type(item) is dict else item for item in level)
+        level = [child for items in children for child in items if type(child) in nests]
+        if not level:
+            return
+    raise FormatError(f"nested more than {MAX_DEPTH} levels deep", node=place, limit=MAX_DEPTH)
+
+
+def _check_numbers(value: Any, place: str | None) -> None:
+    waiting = [("", value)]
+    while waiting:
+        at, item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [(f"{at}.{_key(key)}" if at else _key(key), inner) for key, inner in item.items()]
+        elif isinstance(item, list):
+            waiting += [(f"{at}[{n}]", inner) for n, inner in enumerate(item)]
+        elif isinstance(item, float) and not isfinite(item):
+            raise FormatError(f"{at or 'the document'}: {json.dumps(item)} is no JSON number", node=place)
+        elif isinstance(item, int) and not LEAST_WHOLE <= item <= LARGEST_WHOLE:
+            raise FormatError(
+                f"{at or 'the document'}: {_shown(item)} is beyond 64 bits", node=place, limit=LARGEST_WHOLE
+            )
+
+
 def read(path: Path, hint: str = "") -> Node:
     """The document of a file. FormatError if it is not JSON."""
-    text = read_text(path)
-    try:
-        return Node(decode(text), "")
-    except RecursionError:
-        raise FormatError("not JSON that can be read: nested too deeply", node=str(path)) from None
-    except ValueError as error:
-        raise FormatError(f"not JSON: {error}{hint}", node=str(path)) from None
+    return Node(decoded(read_text(path), str(path), hint), "")
 
 
 def records(document: Any) -> list[Node]:
     """The cases of a document, decoded or not: it is their list, or has that under `cases`. FormatError if neither."""
     node = document if isinstance(document, Node) else Node(document, "")
     if not isinstance(node.value, Mapping):
-        return Node(node.value, "cases").items()
-    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items()
+        return Node(node.value, "cases").items(MAX_CASES)
+    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items(MAX_CASES)
 
 
 @dataclass(frozen=True)
@@ -112,12 +162,19 @@ class Node:
         dot = "." if self.place else ""
         return {str(key): Node(item, f"{self.place}{dot}{_key(str(key))}") for key, item in self.value.items()}
 
-    def items(self, most: int | None = None) -> list[Node]:
+    def items(self, most: int | None = None, exactly: int | None = None) -> list[Node]:
         """The elements of a list."""
         if not isinstance(self.value, list | tuple):
             raise self._due("a list")
+        if exactly is not None and len(self.value) != exactly:
+            raise self._due(f"a list of {exactly}")
         if most is not None and len(self.value) > most:
-            raise LimitError(f"{len(self.value)} elements, {most} are the limit", node=self._name, limit=most)
+            raise LimitError(
+                f"{len(self.value):,} elements, {most:,} are the limit",
+                node=self._name,
+                limit=most,
+                alternatives=("several documents",),
+            )
         return [Node(item, f"{self.place}[{n}]") for n, item in enumerate(self.value)]
 
     def text(self, choices: Collection[str] | None = None) -> str:
@@ -154,9 +211,6 @@ class Node:
         if not isinstance(self.value, bool):
             raise self._due("true or false")
         return self.value
-
-
-FLOAT32_MAX = 3.4028234663852886e38
 
 
 def _key(key: str) -> str:
