@@ -17,8 +17,8 @@ from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run it and tell of its errors on stderr; returns the exit code."""
+def run(argv: Sequence[str], began: float) -> int:
+    """Run it and tell of its errors on stderr; returns the exit code. `began`: on `time.monotonic`'s clock."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays until the process ends
     if sys.stdout is None:
@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with plugins_named():
-            status = _run(argv)
+            status = _run(argv, began)
         sys.stdout.flush()
         return status
     except TtoptError as error:
@@ -62,8 +62,9 @@ def tell(message: str) -> None:
     print(f"ttopt: {one_line(message)}", file=sys.stderr)
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], began: float) -> int:
     args = parse(build_parser(), argv)
+    args.began = began
     settings = logs.LogSettings.parse(os.environ.get(logs.VARIABLE, ""))
     logs.configure(settings.raised(getattr(args, "verbose", 0)))
     status: int = args.run(args)

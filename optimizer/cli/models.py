@@ -11,7 +11,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli import BEGAN
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
@@ -74,7 +73,7 @@ def run_optimize(args: argparse.Namespace) -> int:
             progress(event)
 
         with read_from(args.model):
-            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=BEGAN)
+            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=args.began)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))
