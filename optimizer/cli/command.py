@@ -6,13 +6,14 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
 
 from optimizer import logs
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
-from optimizer.cli.tables import one_line
+from optimizer.cli.terminal import ShownText, one_line
 from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
@@ -29,7 +30,7 @@ def run(argv: Sequence[str], began: float) -> int:
         # Names of files may be no text in any encoding.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with plugins_named():
+        with plugins_named(), redirect_stdout(ShownText(sys.stdout)), redirect_stderr(ShownText(sys.stderr)):
             status = _run(argv, began)
         sys.stdout.flush()
         return status
@@ -59,7 +60,7 @@ def run(argv: Sequence[str], began: float) -> int:
 
 def tell(message: str) -> None:
     """One line on stderr."""
-    print(f"ttopt: {one_line(message)}", file=sys.stderr)
+    print(one_line(f"ttopt: {' '.join(message.splitlines())}"), file=sys.stderr)
 
 
 def _run(argv: Sequence[str], began: float) -> int:
