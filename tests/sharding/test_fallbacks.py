@@ -113,7 +113,7 @@ def test_the_policy_that_shards_nothing_has_no_fallbacks() -> None:
 
 def test_an_op_that_runs_nowhere_is_named_with_the_limit() -> None:
     b = GraphBuilder("too_large")
-    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 20, 1 << 16)), name="impossible"))
+    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 18, 1 << 16)), name="impossible"))
     with pytest.raises(
         InfeasibleError, match=r"impossible: ttnn\.relu cannot run from DRAM to DRAM, nor to L1"
     ) as caught:

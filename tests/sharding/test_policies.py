@@ -215,7 +215,7 @@ def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: G
 def test_an_op_that_cannot_run_at_all_is_named() -> None:
     """137 GB fit no board."""
     b = GraphBuilder("too_large")
-    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 20, 1 << 16)), name="impossible"))
+    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 18, 1 << 16)), name="impossible"))
     with pytest.raises(InfeasibleError, match=r"impossible: ttnn\.relu cannot run from DRAM to DRAM"):
         run(graph)
 
