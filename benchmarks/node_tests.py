@@ -2,10 +2,10 @@
 
     python benchmarks/node_tests.py [--write classes.json] [--against classes.json]
 
-A case is `right` (computed on the device as the test expects), `wrong`, on the `host` (an op that TTNN lacks, its shapes
-as the test expects), `uncomputed` where no reference of ours takes the element types, or `refused`. Cases of later opsets than are read are tried as the last one that is. Prints what is
-wrong, and with `--against` every case that has another class than in a file written before; exit code 1 where one was
-right and is no more.
+A case is `right` (computed on the device as the test expects), `wrong`, on the `host` (an op that TTNN lacks, its
+shapes as the test expects), `uncomputed` where no reference of ours takes the element types, or `refused`. Cases of
+later opsets than are read are tried as the last one that is. Prints what is wrong, and with `--against` every case that
+has another class than in a file written before; exit code 1 where one was right and is no more.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.batch.comparison import Pivot, Record, Sweep, pareto, pivot
+from optimizer.csv_text import csv_text
 from optimizer.errors import FormatError, OptionError
 from optimizer.files import make_folder, replacing, write_text
 from optimizer.json_document import decoded, read_bytes
@@ -32,13 +31,13 @@ def write_tables(records: Sequence[Record], folder: Path, sweep: Sweep, parquet:
     make_folder(folder)
     flat = [_flat(record) for record in records]
     write_text(folder / RESULTS_JSON, json.dumps(records, indent=1) + "\n")
-    write_text(folder / RESULTS_CSV, _csv(_columns(flat), flat))
+    write_text(folder / RESULTS_CSV, csv_text(_columns(flat), flat, "\r\n"))
     if parquet:
         _write_parquet(folder / RESULTS_PARQUET, flat)
     if sweep:
         write_text(folder / PIVOT_CSV, _pivot_csv(pivot(records, sweep)))
         front = [_flat(record) for record in pareto(records)]
-        write_text(folder / PARETO_CSV, _csv(_columns(front), front))
+        write_text(folder / PARETO_CSV, csv_text(_columns(front), front, "\r\n"))
     names = table_names(bool(sweep), parquet)
     for name in {*table_names(swept=True, parquet=True)} - {*names}:
         (folder / name).unlink(missing_ok=True)
@@ -84,20 +83,12 @@ def _columns(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(key for record in records for key in record))
 
 
-def _csv(columns: Sequence[str], records: Iterable[Record]) -> str:
-    rows = io.StringIO(newline="")
-    writer = csv.DictWriter(rows, columns, restval="")
-    writer.writeheader()
-    writer.writerows(records)
-    return rows.getvalue()
-
-
 def _pivot_csv(times: Pivot) -> str:
     rows: list[dict[str, Any]] = []
     for model, row in times.rows:
         rows.append({"model": model} | {p: t for p, t in zip(times.points, row, strict=True) if t is not None})
-    ratios = {p: round(r, 6) for p, r in zip(times.points, times.ratios, strict=True) if r is not None}
-    return _csv(("model", *times.points), [*rows, {"model": GEOMETRIC_MEAN} | ratios])
+    mean: dict[str, Any] = {p: round(r, 6) for p, r in zip(times.points, times.ratios, strict=True) if r is not None}
+    return csv_text(("model", *times.points), [*rows, {"model": GEOMETRIC_MEAN} | mean], "\r\n")
 
 
 def _write_parquet(path: Path, records: Sequence[Record]) -> None:

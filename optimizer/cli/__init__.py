@@ -15,22 +15,24 @@ import time
 
 from optimizer.cli.ending import end_interrupted
 
-BEGAN = time.monotonic()
-"""When this process came to be a command: its time limit counts from then."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Without arguments: this process's command, with Ctrl-C its own too."""
+    """Run one command; returns the exit code. Without arguments: this process's command, with Ctrl-C its own too.
+
+    A time limit counts from here: what is loaded from now on is the command's time.
+    """
+    began = time.monotonic()
     if argv is not None or _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
         from optimizer.cli.command import run
 
-        return run(sys.argv[1:] if argv is None else argv)
+        return run(sys.argv[1:] if argv is None else argv, began)
     # While modules load and while Python ends, there is nothing to put in order.
     _signal.signal(_signal.SIGINT, end_interrupted)
     from optimizer.cli.command import run
     from optimizer.cli.interruption import run_interruptibly
 
-    return run_interruptibly(lambda: run(sys.argv[1:]))
+    return run_interruptibly(lambda: run(sys.argv[1:], began))

@@ -19,7 +19,7 @@ from optimizer.cli.arguments import (
 from optimizer.cli.batch_progress import BatchProgress
 from optimizer.cli.batch_text import results_text
 from optimizer.cli.interruption import interrupted_by_signals
-from optimizer.cli.tables import as_json
+from optimizer.cli.tables import print_record
 from optimizer.errors import OptionError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             records = run_batch(jobs, executor, args.output, progress, sweep, args.resume, earlier, args.parquet)
     finally:
         executor.close()
-    print(as_json(records) if args.format == "json" else results_text(records, sweep))
+    print_record(records, args.format, lambda shown: results_text(shown, sweep))
     written = ", ".join(str(args.output / name) for name in table_names(bool(sweep), args.parquet))
     print(f"wrote {written}", file=sys.stderr)
     return 0 if all(record["ok"] for record in records) else 1

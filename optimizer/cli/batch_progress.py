@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from optimizer.cli.tables import one_line
+from optimizer.cli.terminal import one_line, redraw
 
 if TYPE_CHECKING:
     from optimizer.batch.run import Ended
@@ -46,7 +46,7 @@ class BatchProgress:
         last = ended.done == ended.count
         if sys.stderr.isatty():
             if last or now - self._told > REDRAW_SECONDS or not self._open:
-                print(f"\r\x1b[K{self._line(now, ended)}", end="", file=sys.stderr, flush=True)
+                redraw(sys.stderr, self._line(now, ended))
                 self._told, self._open = now, True
         elif ended.count <= EACH_LIMIT or not ended.record["ok"]:
             print(_verdict(ended), file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from optimizer.batch.comparison import Pivot, Record, Sweep, failures, pareto, pivot
 from optimizer.batch.tables import GEOMETRIC_MEAN
-from optimizer.cli.tables import bytes_text, counted, one_line, percent_text, table, time_text
+from optimizer.cli.tables import bytes_text, counted, percent_text, table, time_text
 from optimizer.errors import shortened
 from optimizer.option_text import value_text
 from optimizer.wording.units import change_text
@@ -88,7 +88,5 @@ def _cut(text: str, rows: int) -> str:
 
 def _failure(model: str, messages: Sequence[tuple[str, int]], swept: bool) -> str:
     """A model and what became of it, in one line if it failed alike everywhere."""
-    told = [
-        f"{f' ({counted(count, "point")})' if swept else ''}: {one_line(shortened(text))}" for text, count in messages
-    ]
+    told = [f"{f' ({counted(count, "point")})' if swept else ''}: {shortened(text)}" for text, count in messages]
     return f"FAILED {model}{told[0]}" if len(told) == 1 else "\n ".join([f"FAILED {model}", *told])

@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json, pairs, table, time_text
+from optimizer.cli.tables import pairs, print_record, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text
 
 SHOWN_RESHARDS = 8
@@ -34,7 +34,7 @@ def run_chains(args: argparse.Namespace) -> int:
 
     result = read_result(args.result)
     found = overview(result)
-    print(as_json(found) if args.format == "json" else overview_text(found, result.options.policy))
+    print_record(found, args.format, lambda chains: overview_text(chains, result.options.policy))
     return 0
 
 
@@ -44,7 +44,7 @@ def show_chain(result: Path, chain: str, form: str, members: bool = False) -> in
 
     with ProgressBar(f"solving {chain} again") as progress:
         record = details(result, chain, members, progress)
-    print(as_json(record) if form == "json" else details_text(record))
+    print_record(record, form, details_text)
     return 0
 
 

@@ -6,19 +6,20 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
 
 from optimizer import logs
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
-from optimizer.cli.tables import one_line
+from optimizer.cli.terminal import ShownText, one_line
 from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run it and tell of its errors on stderr; returns the exit code."""
+def run(argv: Sequence[str], began: float) -> int:
+    """Run it and tell of its errors on stderr; returns the exit code. `began`: on `time.monotonic`'s clock."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays until the process ends
     if sys.stdout is None:
@@ -29,8 +30,8 @@ def run(argv: Sequence[str]) -> int:
         # Names of files may be no text in any encoding.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with plugins_named():
-            status = _run(argv)
+        with plugins_named(), redirect_stdout(ShownText(sys.stdout)), redirect_stderr(ShownText(sys.stderr)):
+            status = _run(argv, began)
         sys.stdout.flush()
         return status
     except TtoptError as error:
@@ -59,11 +60,12 @@ def run(argv: Sequence[str]) -> int:
 
 def tell(message: str) -> None:
     """One line on stderr."""
-    print(f"ttopt: {one_line(message)}", file=sys.stderr)
+    print(one_line(f"ttopt: {' '.join(message.splitlines())}"), file=sys.stderr)
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], began: float) -> int:
     args = parse(build_parser(), argv)
+    args.began = began
     settings = logs.LogSettings.parse(os.environ.get(logs.VARIABLE, ""))
     logs.configure(settings.raised(getattr(args, "verbose", 0)))
     status: int = args.run(args)

@@ -10,7 +10,8 @@ from typing import Any
 from optimizer.answers.difference import difference, placed_ns
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.summary import change_text
-from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
+from optimizer.cli.tables import bytes_text, percent_text, print_record, table, time_text
+from optimizer.cli.terminal import one_line
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document
 from optimizer.errors import FormatError
 
@@ -54,10 +55,8 @@ def run_diff(args: argparse.Namespace) -> int:
     verdict = None
     if args.fail_over is not None:
         record["fail_over"], verdict = judged(record["summary"]["predicted_time_ns"], args.fail_over)
-    if args.format == "json":
-        print(as_json(record))
-    else:
-        print(difference_text(record, str(args.first), str(args.second), None if args.all else SHOWN_OPS))
+    paths, most = (one_line(str(args.first)), one_line(str(args.second))), None if args.all else SHOWN_OPS
+    print_record(record, args.format, lambda shown: difference_text(shown, *paths, most))
     if verdict is not None:
         print(f"\n{verdict}" if args.format == "table" else verdict, file=sys.stderr if args.format == "json" else None)
     return 1 if verdict is not None and record["fail_over"]["failed"] else 0

@@ -8,7 +8,7 @@ from typing import Any
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json, bytes_text, pairs, table, time_text
+from optimizer.cli.tables import bytes_text, pairs, print_record, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
 from optimizer.wording.limits import op_limit_text
 from optimizer.wording.reasons import reason_pairs, reason_tables
@@ -43,7 +43,7 @@ def run_explain(args: argparse.Namespace) -> int:
     if not args.recorded:
         with ProgressBar(f"alternatives of {record['id']}") as progress:
             record = with_choices(record, args.result, progress)
-    print(as_json(record) if args.format == "json" else explanation_text(record))
+    print_record(record, args.format, explanation_text)
     return 0
 
 

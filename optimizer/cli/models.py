@@ -11,13 +11,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli import BEGAN
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
-from optimizer.cli.tables import as_json, bytes_text, pairs, table
+from optimizer.cli.tables import as_json, bytes_text, pairs, print_record, table
+from optimizer.cli.terminal import one_line, with_shown_names
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def run_optimize(args: argparse.Namespace) -> int:
             progress(event)
 
         with read_from(args.model):
-            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=BEGAN)
+            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=args.began)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))
     else:
-        print(summary_text(result.to_json(), args.model.stem))
+        print(summary_text(with_shown_names(result.to_json()), one_line(args.model.stem)))
         print()
     for path in written:
         print(f"wrote {path}", file=sys.stderr if args.format == "json" else sys.stdout)
@@ -140,7 +140,7 @@ def run_inspect(args: argparse.Namespace) -> int:
 
     with ProgressBar(args.model.name), read_from(args.model):
         record = inspection(args.model, options)
-    print(as_json(record) if args.format == "json" else inspection_text(record))
+    print_record(record, args.format, inspection_text)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, table
+from optimizer.csv_text import csv_lines
 from optimizer.errors import FormatError, LimitError, OptionError
 from optimizer.json_document import MAX_BYTES, decoded
 
@@ -67,10 +68,8 @@ def run_query(args: argparse.Namespace) -> int:
 def run_time(args: argparse.Namespace) -> int:
     from optimizer.opmodel.query import time_rows
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(("id", "predicted_ns"))
-    for answer in time_rows(read_csv(args.rows), args.opmodel):
-        writer.writerow((answer["id"], answer["predicted_ns"]))
+    for line in csv_lines(("id", "predicted_ns"), time_rows(read_csv(args.rows), args.opmodel)):
+        print(line, end="")
     return 0
 
 

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Protocol, TextIO
 
+from optimizer.cli.terminal import redraw
 from optimizer.logs import active
 
 QUIET_SECONDS = 1.0
@@ -67,10 +68,8 @@ class ProgressBar:
         if self._done.wait(QUIET_SECONDS):
             return
         while not self._done.wait(REFRESH_SECONDS):
-            self._stream.write("\r\x1b[K" + self.line())
-            self._stream.flush()
-        self._stream.write("\r\x1b[K")
-        self._stream.flush()
+            redraw(self._stream, self.line())
+        redraw(self._stream, "")
 
     def line(self) -> str:
         """The bar as one line of text."""

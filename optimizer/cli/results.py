@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json
+from optimizer.cli.tables import print_record
+from optimizer.cli.terminal import one_line
 from optimizer.cli.values import RESULT_HELP
 from optimizer.cli.verdicts import check_text, price_text
 from optimizer.errors import OptionError
@@ -65,7 +66,7 @@ def run_check(args: argparse.Namespace) -> int:
         _add_whole(record, result, args)
     elif args.values:
         _add_values(record, result, args)
-    print(as_json(record) if args.format == "json" else check_text(record))
+    print_record(record, args.format, check_text)
     return 0 if record["ok"] else 1
 
 
@@ -108,7 +109,7 @@ def _add_whole(record: dict[str, Any], result: OptimizedGraph, args: argparse.Na
 
 def _line_of(checked: Checked) -> None:
     verdict = checked.problem or f"{'right' if checked.ok else 'WRONG'}, {checked.worst:.3g} of the limit"
-    print(f"{checked.ops[0]} ({checked.query.op}): {verdict}", file=sys.stderr, flush=True)
+    print(one_line(f"{checked.ops[0]} ({checked.query.op}): {verdict}"), file=sys.stderr, flush=True)
 
 
 def run_price(args: argparse.Namespace) -> int:
@@ -117,5 +118,5 @@ def run_price(args: argparse.Namespace) -> int:
 
     result = read_result(args.result)
     record = price_record(result)
-    print(as_json(record) if args.format == "json" else price_text(record, result.device.name))
+    print_record(record, args.format, lambda shown: price_text(shown, one_line(result.device.name)))
     return 0 if record["verified"] else 1

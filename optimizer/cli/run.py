@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json, pairs, table, time_text
+from optimizer.cli.tables import pairs, print_record, table, time_text
 from optimizer.cli.values import RESULT_HELP
 from optimizer.errors import OptionError
 
@@ -110,7 +110,7 @@ def run_run(args: argparse.Namespace) -> int:
         )
     written = _written(args.output, outcome)
     record = {**outcome.record, "warnings": _warnings(args, result), "files": written}
-    print(as_json(record) if args.format == "json" else _text(record))
+    print_record(record, args.format, _text)
     return 0 if outcome.ok else 1
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from optimizer.cli.terminal import one_line, with_shown_names
 from optimizer.wording.units import bytes_text, counted, percent_text, time_text
 
-__all__ = ["as_json", "bytes_text", "counted", "one_line", "pairs", "percent_text", "table", "time_text"]
+__all__ = ["as_json", "bytes_text", "counted", "pairs", "percent_text", "print_record", "table", "time_text"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A text table: columns padded, numbers (all but the first column's) to the right."""
-    cells = [[str(c) for c in row] for row in rows]
+    cells = [[one_line(str(c)) for c in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
     numeric = [i > 0 and all(_is_number(row[i]) for row in cells) for i in range(len(header))]
     lines = [_line(header, widths, numeric), "  ".join("-" * w for w in widths)]
@@ -22,17 +23,16 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
-def one_line(text: str) -> str:
-    """Text that came from files, for a terminal: line breaks and what steers it are shown, not obeyed."""
-    joined = " ".join(text.splitlines())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
-
-
 def pairs(rows: Iterable[tuple[str, object]]) -> str:
     """Lines of `name  value`, values aligned."""
-    listed = list(rows)
+    listed = [(one_line(name), one_line(str(value))) for name, value in rows]
     width = max((len(name) for name, _ in listed), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in listed)
+
+
+def print_record(record: Any, form: str, as_text: Callable[[Any], str]) -> None:
+    """A record on stdout, as JSON or as the text that `as_text` makes of it: every name in it is one line there."""
+    print(as_json(record) if form == "json" else as_text(with_shown_names(record)))
 
 
 def as_json(record: Any) -> str:

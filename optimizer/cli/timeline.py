@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import sys
 from typing import TYPE_CHECKING
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table
+from optimizer.cli.terminal import one_line
 from optimizer.cli.values import RESULT_HELP
+from optimizer.csv_text import csv_text
 from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def position_of(found: Timeline, op: str) -> Position:
 def write_csv(found: Timeline) -> None:
     from optimizer.timeline import COLUMNS
 
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found.rows())
+    print(csv_text(COLUMNS, found.rows()), end="")
 
 
 def timeline_text(found: Timeline) -> str:
@@ -105,7 +103,8 @@ def position_text(p: Position, limit: int, which: str = "") -> str:
          item.alias_of or "-", "yes" if item.reserved else "-")
         for item in sorted(p.items, key=lambda item: -item.size_bytes)
     ]  # fmt: skip
-    title = f"{which}{p.op} ({p.role}) at {p.position}: {bytes_text(p.memory.total_bytes)} of {bytes_text(limit)}"
+    taken = f"{bytes_text(p.memory.total_bytes)} of {bytes_text(limit)}"
+    title = f"{which}{one_line(p.op)} ({p.role}) at {p.position}: {taken}"
     extent = f"with the holes between tensors, the runtime's allocator reaches {bytes_text(p.memory.extent_bytes)}"
     header = ("value", "what", "adds", "takes", "in the buffer of", "reserved")
     return f"{title}\n{table(header, rows)}\n{extent}"

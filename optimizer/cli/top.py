@@ -9,7 +9,7 @@ from typing import Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument, positive
 from optimizer.cli.summary import Document
-from optimizer.cli.tables import as_json, counted, percent_text, table, time_text
+from optimizer.cli.tables import counted, percent_text, print_record, table, time_text
 from optimizer.cli.values import RESULT_HELP, layout_text, read_document
 from optimizer.errors import FormatError
 from optimizer.ir.vocabulary import opdef
@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     record = ranking(read_document(args.result), args.by, None if args.all else args.count)
-    print(as_json(record) if args.format == "json" else ranking_text(record))
+    print_record(record, args.format, ranking_text)
     return 0
 
 

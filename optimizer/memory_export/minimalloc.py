@@ -9,11 +9,10 @@ may begin.
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from optimizer.csv_text import csv_text
 from optimizer.files import make_folder, write_text
 from optimizer.memory_export.occupancy import Block, Gone, Made, Occupancy, Ran, is_passing, l1_occupancy
 from optimizer.result import OptimizedGraph
@@ -39,16 +38,12 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
     found = l1_occupancy(verified(result))
     make_folder(folder)
     path = folder / f"l1_predicted.{found.bank.size_bytes}.csv"
-    write_text(path, csv_text(lifetimes(found)))
+    write_text(path, table_of(lifetimes(found)))
     return path
 
 
-def csv_text(found: list[Lifetime]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows((one.id, one.lower, one.upper, one.size, one.offset) for one in found)
-    return text.getvalue()
+def table_of(found: list[Lifetime]) -> str:
+    return csv_text(COLUMNS, map(vars, found))
 
 
 def lifetimes(found: Occupancy) -> list[Lifetime]:

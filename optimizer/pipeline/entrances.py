@@ -124,7 +124,7 @@ def _optimize(
         if kept is None:
             raise
         result = kept
-    if clock.cut_short:
+    if clock.cut_short or clock.interrupted():
         result = _cut_short(result, clock.stopped_because())
     result.timings = {"stages_s": clock.seconds(), **result.timings, "opmodel": opmodel.statistics_json()}
     return result

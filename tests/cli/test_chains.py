@@ -127,7 +127,7 @@ def test_a_document_whose_chain_names_no_op_is_refused(run: Run, results: dict[s
     (tmp_path / "graph.json").write_text(json.dumps(wrong), encoding="utf-8")
     status, _, err = run("chains", tmp_path)
     assert status == 2
-    assert "chain_0: the chain names no ops, or some that do not exist" in err
+    assert "chain chain_0: no op has the id 'nowhere'" in err
 
 
 def test_a_document_that_does_not_verify_says_that_it_cannot_be_solved_again(

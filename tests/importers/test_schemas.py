@@ -36,7 +36,7 @@ def model(
     op: str, given: Sequence[Any], outputs: Mapping[str, int] | None = None, opset: int = 17, domain: str = "",
     **attrs: Any,
 ) -> onnx.ModelProto:  # fmt: skip
-    """One node. `given`: a shape for an f32 input, (shape, type) for another, an array for a weight, None for nothing."""
+    """One node; each of `given` is an f32 input's shape, another's (shape, type), a weight's array or None."""
     names, inputs, weights = [], [], []
     for index, operand in enumerate(given):
         name = "" if operand is None else f"in{index}"
@@ -247,7 +247,8 @@ def test_what_a_mapping_does_not_read_is_not_mapped(case: str) -> None:
     operands = [QUERY, (1, 4, 16), (1, 4, 16), None, None, np.array([3], np.int32), np.int32(4), *more]
     given = model("GroupQueryAttention", operands, domain=MS, num_heads=4, kv_num_heads=2, **attrs)
     given.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", F, QUERY))
-    assert [op for op, _ in load(given.SerializeToString()).report.unsupported] == ["onnx.com.microsoft.GroupQueryAttention"]
+    unsupported = [op for op, _ in load(given.SerializeToString()).report.unsupported]
+    assert unsupported == ["onnx.com.microsoft.GroupQueryAttention"]
 
 
 def test_dropout_in_training_is_not_mapped() -> None:

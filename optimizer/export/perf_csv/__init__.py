@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
+from optimizer.csv_text import csv_text
 from optimizer.export.perf_csv.rows import COLUMNS, rows
 from optimizer.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
@@ -14,11 +13,7 @@ FILE_NAME = "ops_perf_results_predicted.csv"
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows(result))
     make_folder(folder)
     path = folder / FILE_NAME
-    write_text(path, text.getvalue())
+    write_text(path, csv_text(COLUMNS, rows(result)))
     return path
