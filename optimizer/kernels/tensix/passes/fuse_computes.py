@@ -23,6 +23,8 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.work_limit import spend
 
 _PRODUCT = f"{TILE_PREFIX}matmul"
+_OPS_PER_STEP = 16
+"""That are only looked at."""
 _FREES = ("ttl.cb_pop", "ttl.cb_push")
 
 
@@ -49,8 +51,8 @@ def joined(ops: tuple[Op, ...], first: int, second: int, merged: Op) -> tuple[Op
 
 
 def _pairs(ops: Sequence[Op], begin: int) -> Iterator[tuple[int, int]]:
-    """(producer, reader) positions that may be fused, of readers from `begin` on; the producer moves down to the reader."""
-    spend(len(ops))
+    """(producer, reader) positions that may be fused, of readers from `begin` on; the producer moves to its reader."""
+    spend(len(ops) // _OPS_PER_STEP)
     makers = {v.name: n for n, op in enumerate(ops) if op.name == "ttl.compute" for v in op.results}
     for second, reader in enumerate(islice(ops, begin, None), begin):
         if reader.name != "ttl.compute":
@@ -101,7 +103,7 @@ def _takes_from_dst(reader: Op, k: int) -> bool:
 def may_move(ops: Sequence[Op], first: int, second: int) -> bool:
     """Whether the producer may run as late as its reader: nothing between reads it, nor frees what it reads."""
     made = {v.name for v in ops[first].results}
-    spend(second - first)
+    spend((second - first) // _OPS_PER_STEP)
     for op in ops[first + 1 : second]:
         if op.name == "ttl.store" and any(v.name in made for v in op.operands):
             continue
