@@ -42,8 +42,9 @@ from optimizer.kernels.tensix.verify import check
 from optimizer.options import Options
 from optimizer.work_limit import bounded, spend
 
-MAX_STEPS = 2_000_000
-"""Of work (`optimizer.work_limit`), some 20 microseconds each: of all passes over a program."""
+MAX_STEPS, MAX_FILE_STEPS = 2_000_000, 5_000_000
+"""Of work (`optimizer.work_limit`), some 20 microseconds each: of all passes over a program, and over all programs of a
+file."""
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
