@@ -30,8 +30,8 @@ _current: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def bounded(what: str, limit: int, node: str, alternatives: Iterable[str] = ()) -> Iterator[None]:
-    """LimitError inside the block once `limit` steps are spent; it says what took them. Of blocks within each other, every
-    step counts for all."""
+    """LimitError inside the block once `limit` steps are spent; it says what took them. In blocks within each other
+    every step counts for all."""
     token = _current.set(_Work(what, limit, limit, node, tuple(alternatives), _current.get()))
     try:
         yield
