@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_BOTH = "\r\n"
+"""Cells with either of a line's ends are quoted only if the writer ends lines so."""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]], line_end: str = "\n") -> str:
@@ -27,8 +29,8 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, object]], line
 
 def _line(cells: Iterable[object], line_end: str) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator=line_end).writerow([_data(cell) for cell in cells])
-    return text.getvalue()
+    csv.writer(text, lineterminator=_BOTH).writerow([_data(cell) for cell in cells])
+    return text.getvalue().removesuffix(_BOTH) + line_end
 
 
 def _data(cell: object) -> object:

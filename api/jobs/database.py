@@ -29,6 +29,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from api.problems import StoreError
 from optimizer.errors import OptionError
+from optimizer.extras import how_to_install
 from optimizer.files import make_folder
 
 log = logging.getLogger(__name__)
@@ -55,8 +56,7 @@ class Database:
         try:
             self._engine = create_engine(self._url, **_arguments(self.is_sqlite))
         except ModuleNotFoundError as error:
-            message = "PostgreSQL needs the extra `postgres`: pip install 'ttnn-graph-optimizer[postgres]'"
-            raise OptionError(message, node=SETTING) from error
+            raise OptionError(f"PostgreSQL needs psycopg; {how_to_install('postgres')}", node=SETTING) from error
         if self.is_sqlite:
             _prepare_sqlite(self._engine)
 

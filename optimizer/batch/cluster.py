@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.batch.executor import ExecutorLost, Job, Outcome, WorkerDied
 from optimizer.batch.local import LocalExecutor
 from optimizer.errors import OptionError, StateError
+from optimizer.extras import how_to_install
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -32,7 +33,6 @@ QUEUED_PER_THREAD = 2
 """Chunks that wait at the cluster for each of its threads; the others wait here."""
 CONNECT_SECONDS = 10
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
-HOW_TO_INSTALL = "install it with `pip install 'ttnn-graph-optimizer[dask]'`"
 _kept = threading.local()
 """On a worker: the executor of each of its threads, whose process stays warm from one chunk to the next."""
 
@@ -172,7 +172,7 @@ def _connected(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
-        raise OptionError(f"a cluster needs distributed; {HOW_TO_INSTALL}", node="cluster") from error
+        raise OptionError(f"a cluster needs distributed; {how_to_install('dask')}", node="cluster") from error
     connect: Callable[..., Any] = Client
     try:
         client: Client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)

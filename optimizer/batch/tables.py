@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.batch.comparison import Pivot, Record, Sweep, pareto, pivot
 from optimizer.csv_text import csv_text
 from optimizer.errors import FormatError, OptionError
+from optimizer.extras import how_to_install
 from optimizer.files import make_folder, replacing, write_text
 from optimizer.json_document import decoded, read_bytes
 from optimizer.option_text import value_text
@@ -70,7 +71,7 @@ def _is_record(record: object) -> bool:
 def require_parquet() -> None:
     """OptionError unless Parquet files can be written here."""
     if find_spec("pyarrow") is None:
-        raise OptionError("Parquet files need pyarrow; install it with `pip install 'ttnn-graph-optimizer[parquet]'`")
+        raise OptionError(f"Parquet files need pyarrow; {how_to_install('parquet')}")
 
 
 def _flat(record: Record) -> Record:

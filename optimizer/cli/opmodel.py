@@ -80,9 +80,11 @@ def run_cache_stats(args: argparse.Namespace) -> int:
         return 0
     size, cap = bytes_text(statistics.bytes), bytes_text(statistics.max_bytes)
     print(f"{statistics.path}: {statistics.answers} answers, {size} of at most {cap}")
-    rows = [[c.version, c.board, str(c.l1_small_bytes), c.source, str(count)] for c, count in statistics.contexts]
+    rows = [
+        [c.version, c.build, c.board, str(c.l1_small_bytes), c.source, str(count)] for c, count in statistics.contexts
+    ]
     if rows:
-        print(table(("version", "board", "l1_small", "device", "answers"), rows))
+        print(table(("version", "build", "board", "l1_small", "device", "answers"), rows))
     return 0
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from optimizer.errors import ExecutionError, OptionError
 from optimizer.export.ttnn_py.run_model import Array
+from optimizer.extras import how_to_install
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_reference import ReferenceModel, fitted, reference_model
 
-HOW_TO_INSTALL = "install it with `pip install 'ttnn-graph-optimizer[compare]'`"
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -53,7 +53,9 @@ def _runtime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise OptionError(f"a comparison needs the package onnxruntime: {HOW_TO_INSTALL}", node="compare") from error
+        raise OptionError(
+            f"a comparison needs the package onnxruntime: {how_to_install('compare')}", node="compare"
+        ) from error
     return onnxruntime
 
 

@@ -1,11 +1,12 @@
 """`AnswerCache`: answers of a slow backend on disk, shared by processes and runs.
 
-One SQLite file (WAL). A *context* says who answered (backend version, board, l1_small, mock or real device), a
-question is canonical JSON text, its key the first 128 bits of the text's BLAKE2b hash. Questions and answers
+One SQLite file (WAL). A *context* says who answered (backend version and build, board, l1_small, mock or real device),
+a question is canonical JSON text, its key the first 128 bits of the text's BLAKE2b hash. Questions and answers
 are kept as text, so `export_lines` can hand them to a machine that has no backend.
 
-A file that is not a healthy database is moved aside and begun again, which is logged as a warning: answers can
-be asked again. The size is capped; what was not used for longest goes first.
+A file that is not a healthy database is moved aside and begun again, and an answer that is not what was written is
+dropped, which is logged as a warning: answers can be asked again. The size is capped; what was not used for longest
+goes first.
 """
 
 from __future__ import annotations
@@ -13,27 +14,24 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
-import hashlib
-import json
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import FormatError, OpModelError
+from optimizer.errors import OpModelError
+from optimizer.opmodel.answer_records import SCHEMA_VERSION, Context, exported, imported, key_of, seal_of
 from optimizer.opmodel.ttmetal.environment import EnvironmentProblem, cache_folder
 from optimizer.opmodel.ttmetal.location import whole_number
-from optimizer.sizes import LARGEST_INTEGER, is_whole
 
 PATH_VARIABLE = "TTOPT_ANSWER_CACHE"
 BYTES_VARIABLE = "TTOPT_ANSWER_CACHE_BYTES"
-SCHEMA_VERSION = 1
 DEFAULT_MAX_BYTES = 512 * 2**20
 WRITE_BATCH = 256
 WRITE_SECONDS = 2.0
@@ -48,25 +46,16 @@ log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS contexts (
-    id INTEGER PRIMARY KEY, version TEXT NOT NULL, board TEXT NOT NULL, l1_small INTEGER NOT NULL,
-    source TEXT NOT NULL, UNIQUE (version, board, l1_small, source));
+    id INTEGER PRIMARY KEY, version TEXT NOT NULL, build TEXT NOT NULL, board TEXT NOT NULL,
+    l1_small INTEGER NOT NULL, source TEXT NOT NULL, UNIQUE (version, build, board, l1_small, source)) STRICT;
 CREATE TABLE IF NOT EXISTS answers (
-    context INTEGER NOT NULL, key BLOB NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL,
-    used INTEGER NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID;
+    context INTEGER NOT NULL, key BLOB NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL, seal BLOB NOT NULL,
+    used INTEGER NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID, STRICT;
 CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 """
-
-
-@dataclass(frozen=True, order=True)
-class Context:
-    """Who answered. Answers of different contexts never mix."""
-
-    version: str
-    """Of the backend, e.g. ttnn's."""
-    board: str
-    l1_small_bytes: int
-    source: str
-    """`mock` or `real`."""
+_CONTEXT = "version, build, board, l1_small, source"
+_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)
+"""Errors of the moment or of the place: the file itself may be sound."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +72,6 @@ class CacheStatistics:
     def to_json(self) -> dict[str, Any]:
         contexts = [{**asdict(context), "answers": count} for context, count in self.contexts]
         return {**asdict(self), "contexts": contexts}
-
-
-def canonical(question: Any) -> str:
-    """The text of a question: equal questions have equal texts."""
-    return json.dumps(question, separators=(",", ":"), sort_keys=True)
-
-
-def key_of(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 class AnswerCache:
@@ -121,10 +101,13 @@ class AnswerCache:
             found = self._guarded(lambda: self._find(context, key))
             if found is None:
                 return None
-            number, text, used = found
+            number, answer, seal, used = found
+            if seal != seal_of(context, text, answer):
+                self._guarded(lambda: self._drop([(number, key)]))
+                return None
             if time.time_ns() - used > self._touch_after_ns:
                 self._touched.add((number, key))
-            return text
+            return answer
 
     def put(self, context: Context, text: str, answer: str) -> None:
         """Keep an answer. It is written with others after a moment, and at the latest by `close`."""
@@ -141,8 +124,8 @@ class AnswerCache:
                 return
             try:
                 self._guarded(self._write)
-            except sqlite3.OperationalError as error:
-                log.warning("%s: %d answers are not written yet: %s", self.path, len(self._pending), error)
+            except OpModelError as error:
+                log.warning("%d answers are not written yet: %s", len(self._pending), error)
 
     def close(self) -> None:
         with self._lock:
@@ -153,19 +136,13 @@ class AnswerCache:
         """Contexts that have answers, sorted."""
         with self._lock:
             self.flush()
-            found = self._guarded(lambda: self._connection.execute(
-                "SELECT version, board, l1_small, source FROM contexts "
-                "WHERE EXISTS (SELECT 1 FROM answers WHERE context = contexts.id)").fetchall())  # fmt: skip
-            return sorted(Context(*row) for row in found)
+            return [context for context, _ in self._counts()]
 
     # -- the whole -------------------------------------------------------------------------------------------
     def statistics(self) -> CacheStatistics:
         with self._lock:
             self.flush()
-            rows = self._guarded(lambda: self._connection.execute(
-                "SELECT version, board, l1_small, source, count(*) FROM answers JOIN contexts "
-                "ON contexts.id = answers.context GROUP BY context").fetchall())  # fmt: skip
-            counts = tuple(sorted((Context(*row[:4]), int(row[4])) for row in rows))
+            counts = tuple(self._counts())
             return CacheStatistics(
                 str(self.path), sum(n for _, n in counts), self._used_bytes(), self.max_bytes, counts
             )
@@ -176,24 +153,31 @@ class AnswerCache:
             self.flush()
             self._touched.clear()
             count = self._guarded(lambda: self._connection.execute("DELETE FROM answers").rowcount)
-            self._connection.execute("VACUUM")
+            self._guarded(lambda: self._connection.execute("VACUUM"))
             return count
 
     def export_lines(self) -> Iterator[str]:
         """One JSON object per answer: who answered, the question, the answer. Sorted, so that exports compare."""
         self.flush()
         rows = self._guarded(lambda: self._connection.execute(
-            "SELECT version, board, l1_small, source, question, answer FROM answers JOIN contexts "
-            "ON contexts.id = answers.context ORDER BY version, board, l1_small, source, key"))  # fmt: skip
-        for version, board, l1_small, source, question, answer in rows:
-            record = {"schema": SCHEMA_VERSION, **asdict(Context(version, board, l1_small, source))}
-            yield json.dumps({**record, "question": json.loads(question), "answer": json.loads(answer)})
+            f"SELECT {_CONTEXT}, question, answer, seal, context, key FROM answers JOIN contexts "
+            f"ON contexts.id = answers.context ORDER BY {_CONTEXT}, key").fetchall())  # fmt: skip
+        damaged = []
+        for *who, question, answer, seal, number, key in rows:
+            context = Context(*who)
+            if seal == seal_of(context, question, answer):
+                yield exported(context, question, answer)
+            else:
+                damaged.append((number, key))
+        if damaged:
+            with self._lock:
+                self._guarded(lambda: self._drop(damaged))
 
     def import_records(self, records: Iterable[dict[str, Any]]) -> int:
         """Take over exported answers; their number. FormatError names the first line that is not one."""
         count = 0
         for number, record in enumerate(records, start=1):
-            context, question, answer = _imported(record, f"line {number}")
+            context, question, answer = imported(record, f"line {number}")
             with self._lock:
                 self._pending[context, key_of(question)] = (question, answer)
                 if len(self._pending) >= IMPORT_BATCH:
@@ -210,15 +194,13 @@ class AnswerCache:
             with _file_lock(self.path):
                 try:
                     return self._connected()
-                except sqlite3.OperationalError:
-                    raise
                 except sqlite3.DatabaseError as error:
+                    if _is_passing(error) or error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
+                        raise
                     self._move_aside(str(error))
                     return self._connected()
-        except (OSError, sqlite3.OperationalError) as error:
-            raise OpModelError(
-                f"cannot open the answer cache {self.path}: {error}; {PATH_VARIABLE} names another file, or 'off'"
-            ) from error
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise self._unusable(error) from error
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -230,7 +212,7 @@ class AnswerCache:
             connection.execute("PRAGMA synchronous = NORMAL")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA_VERSION):
-                raise sqlite3.DatabaseError(f"schema version {version}, not {SCHEMA_VERSION}")
+                raise _damaged(f"schema version {version}, not {SCHEMA_VERSION}")
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         except BaseException:
@@ -249,43 +231,64 @@ class AnswerCache:
     def _guarded[T](self, run: Callable[[], T]) -> T:
         """`run()`; when the file turns out to be damaged, it is moved aside and `run` gets a new one."""
         try:
-            return run()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            self._connection.close()
-            self._ids.clear()
-            self._touched.clear()
-            self._connection = self._reopened()
-            return run()
+            try:
+                return run()
+            except sqlite3.DatabaseError as error:
+                if _is_passing(error):
+                    raise
+                self._connection.close()
+                self._ids.clear()
+                self._touched.clear()
+                self._connection = self._reopened(error)
+                return run()
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise self._unusable(error) from error
 
-    def _reopened(self) -> sqlite3.Connection:
+    def _reopened(self, seen: sqlite3.DatabaseError) -> sqlite3.Connection:
         with _file_lock(self.path):
             try:
                 connection = self._connected()  # another process may have begun it again already
-                if connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if found == "ok" and seen.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                     return connection
                 connection.close()
-                raise sqlite3.DatabaseError("the database is damaged")
+                raise _damaged(str(seen) if found == "ok" else found)
             except sqlite3.DatabaseError as error:
                 self._move_aside(str(error))
                 return self._connected()
 
-    def _find(self, context: Context, key: bytes) -> tuple[int, str, int] | None:
-        """Context number, answer text and time of last use."""
+    def _unusable(self, error: Exception) -> OpModelError:
+        return OpModelError(
+            f"cannot use the answer cache {self.path}: {error}; {PATH_VARIABLE} names another file, or 'off'"
+        )
+
+    def _counts(self) -> list[tuple[Context, int]]:
+        """Contexts that have answers, sorted, with their number."""
+        rows = self._guarded(lambda: self._connection.execute(
+            f"SELECT {_CONTEXT}, count(*) FROM answers JOIN contexts ON contexts.id = answers.context "
+            f"GROUP BY context ORDER BY {_CONTEXT}").fetchall())  # fmt: skip
+        return [(Context(*who), count) for *who, count in rows]
+
+    def _drop(self, damaged: Sequence[tuple[int, bytes]]) -> None:
+        """Remove answers that are not what was written, and say so."""
+        self._connection.executemany("DELETE FROM answers WHERE context = ? AND key = ?", damaged)
+        log.warning("answer cache %s: dropped, to be asked again: %d damaged answers", self.path, len(damaged))
+
+    def _find(self, context: Context, key: bytes) -> tuple[int, str, bytes, int] | None:
+        """Context number, answer text, its seal and time of last use."""
         number = self._context_id(context)
         if number is None:
             return None
         row = self._connection.execute(
-            "SELECT answer, used FROM answers WHERE context = ? AND key = ?", (number, key)
+            "SELECT answer, seal, used FROM answers WHERE context = ? AND key = ?", (number, key)
         ).fetchone()
-        return None if row is None else (number, str(row[0]), int(row[1]))
+        return None if row is None else (number, *row)
 
     def _context_id(self, context: Context) -> int | None:
         found = self._ids.get(context)
         if found is None:
             row = self._connection.execute(
-                "SELECT id FROM contexts WHERE version = ? AND board = ? AND l1_small = ? AND source = ?",
+                f"SELECT id FROM contexts WHERE ({_CONTEXT}) = (?, ?, ?, ?, ?)",
                 astuple(context),
             ).fetchone()
             if row is None:
@@ -298,12 +301,12 @@ class AnswerCache:
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.executemany(
-                "INSERT OR IGNORE INTO contexts (version, board, l1_small, source) VALUES (?, ?, ?, ?)",
+                f"INSERT OR IGNORE INTO contexts ({_CONTEXT}) VALUES (?, ?, ?, ?, ?)",
                 [astuple(context) for context in sorted({context for context, _ in self._pending})],
             )
             connection.executemany(
-                "INSERT OR REPLACE INTO answers (context, key, question, answer, used) VALUES (?, ?, ?, ?, ?)",
-                [(self._context_id(c), key, question, answer, now)
+                "INSERT OR REPLACE INTO answers (context, key, question, answer, seal, used) VALUES (?, ?, ?, ?, ?, ?)",
+                [(self._context_id(c), key, question, answer, seal_of(c, question, answer), now)
                  for (c, key), (question, answer) in self._pending.items()],
             )  # fmt: skip
             connection.executemany(
@@ -328,16 +331,16 @@ class AnswerCache:
 
     def _shrink(self) -> None:
         """Remove the answers that were not used for longest while the file is above its cap."""
-        used = self._used_bytes()
-        if used <= self.max_bytes:
-            return
-        count = self._connection.execute("SELECT count(*) FROM answers").fetchone()[0]
-        surplus = int(count * (1 - KEPT_SHARE * self.max_bytes / used)) + 1
-        self._connection.execute(
-            "DELETE FROM answers WHERE (context, key) IN "
-            "(SELECT context, key FROM answers ORDER BY used, key LIMIT ?)", (surplus,)
-        )  # fmt: skip
-        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        while (used := self._used_bytes()) > self.max_bytes:
+            count = self._connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+            if not count:
+                break
+            surplus = int(count * (1 - KEPT_SHARE * self.max_bytes / used)) + 1
+            self._connection.execute(
+                "DELETE FROM answers WHERE (context, key) IN "
+                "(SELECT context, key FROM answers ORDER BY used, key LIMIT ?)", (surplus,)
+            )  # fmt: skip
+            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
 
 # -- the cache of this process -------------------------------------------------------------------------------
@@ -392,25 +395,21 @@ atexit.register(close_shared)
 os.register_at_fork(after_in_child=_abandon)
 
 
+def _is_passing(error: sqlite3.DatabaseError) -> bool:
+    """Whether it says nothing against the file."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _PASSING
+
+
+def _damaged(what: str) -> sqlite3.DatabaseError:
+    """What SQLite would say of a file that holds something else."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     """Only one process at a time opens or replaces the file."""
     with open(f"{path}.lock", "a", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _imported(record: dict[str, Any], place: str) -> tuple[Context, str, str]:
-    """One line of an export."""
-    types = {"version": str, "board": str, "l1_small_bytes": int, "source": str, "question": dict, "answer": dict}
-    if record.get("schema") != SCHEMA_VERSION:
-        raise FormatError(f"'schema' must be {SCHEMA_VERSION}, got {record.get('schema')!r}", node=place)
-    for name, kind in types.items():
-        if not isinstance(record.get(name), kind):
-            raise FormatError(f"'{name}' must be {kind.__name__}, got {record.get(name)!r}", node=place)
-    if not isinstance(record["answer"].get("valid"), bool):
-        raise FormatError("'answer' has no 'valid'", node=place)
-    if not is_whole(record["l1_small_bytes"], 0, LARGEST_INTEGER):
-        raise FormatError(f"'l1_small_bytes' must be a count of bytes, got {record['l1_small_bytes']}", node=place)
-    context = Context(record["version"], record["board"], record["l1_small_bytes"], record["source"])
-    return context, canonical(record["question"]), canonical(record["answer"])

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import FormatError, OptionError
+from optimizer.errors import FormatError, OpModelError, OptionError
 from optimizer.opmodel import answer_cache
-from optimizer.opmodel.answer_cache import AnswerCache, Context, canonical
+from optimizer.opmodel.answer_cache import AnswerCache
+from optimizer.opmodel.answer_records import Context, canonical
 
-MOCK = Context("0.81.1", "n150", 32768, "mock")
+MOCK = Context("0.81.1", "a1", "n150", 32768, "mock")
 OTHERS = [
-    Context("0.82.0", "n150", 32768, "mock"),
-    Context("0.81.1", "p150", 32768, "mock"),
-    Context("0.81.1", "n150", 0, "mock"),
-    Context("0.81.1", "n150", 32768, "real"),
+    Context("0.82.0", "a1", "n150", 32768, "mock"),
+    Context("0.81.1", "a2", "n150", 32768, "mock"),
+    Context("0.81.1", "a1", "p150", 32768, "mock"),
+    Context("0.81.1", "a1", "n150", 0, "mock"),
+    Context("0.81.1", "a1", "n150", 32768, "real"),
 ]
 
 
@@ -61,7 +63,9 @@ def test_a_later_answer_replaces_an_earlier_one(path: Path) -> None:
     assert cache.statistics().answers == 1
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=lambda c: f"{c.version}-{c.board}-{c.l1_small_bytes}-{c.source}")
+@pytest.mark.parametrize(
+    "other", OTHERS, ids=lambda c: f"{c.version}-{c.build}-{c.board}-{c.l1_small_bytes}-{c.source}"
+)
 def test_contexts_do_not_mix(path: Path, other: Context) -> None:
     cache = filled(path, 1)
     cache.put(other, question(1), answer(1))
@@ -95,6 +99,64 @@ def test_a_damaged_file_is_moved_aside_and_begun_anew(
     assert cache.get(MOCK, question(1)) == answer(1)
     assert len(list(path.parent.glob("answers.sqlite3.unusable-*"))) >= 1
     cache.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        """UPDATE answers SET answer = replace(answer, '1', '2') WHERE question LIKE '%x1)%'""",
+        "UPDATE answers SET answer = substr(answer, 1, 9)",
+        "UPDATE answers SET question = question || ' '; UPDATE answers SET seal = x'00'",
+        "UPDATE answers SET answer = ''",
+        "UPDATE contexts SET build = 'a2'",
+        "UPDATE contexts SET l1_small = 0",
+    ],
+)
+def test_an_answer_that_is_not_what_was_written_is_dropped(
+    path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(path, 3).close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(damage)
+        who = Context(*connection.execute("SELECT version, build, board, l1_small, source FROM contexts").fetchone())
+    connection.close()
+    cache = AnswerCache(path)
+    assert cache.get(who, question(1)) is None
+    assert "dropped, to be asked again: 1 damaged answers" in caplog.text
+    assert cache.statistics().answers == 2
+    cache.close()
+
+
+def test_an_export_leaves_damaged_answers_out(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache = filled(path, 3)
+    cache.flush()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE answers SET answer = '{' WHERE question = ?", (question(1),))
+    connection.close()
+    assert len(list(cache.export_lines())) == 2
+    assert "1 damaged answers" in caplog.text
+    cache.close()
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE answers", "ALTER TABLE answers RENAME seal TO other"])
+def test_a_file_with_other_tables_is_moved_aside(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    cache = filled(path, 3)
+    cache.flush()
+    with sqlite3.connect(path) as connection:
+        connection.execute(damage)
+    connection.close()
+    assert cache.get(MOCK, question(1)) is None
+    assert "is not usable" in caplog.text
+    cache.put(MOCK, question(1), answer(1))
+    cache.flush()
+    assert cache.get(MOCK, question(1)) == answer(1)
+    cache.close()
+
+
+def test_a_folder_in_its_place_is_named(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(OpModelError, match="cannot use the answer cache"):
+        AnswerCache(path)
 
 
 def _write_many(path: str, first: int, count: int) -> None:
@@ -170,9 +232,9 @@ def test_an_export_serves_another_machine(path: Path, tmp_path: Path) -> None:
     for other in OTHERS:
         cache.put(other, question(1), answer(2))
     lines = list(cache.export_lines())
-    assert len(lines) == 24
+    assert len(lines) == 25
     copy = AnswerCache(tmp_path / "copy.sqlite3")
-    assert copy.import_records(json.loads(line) for line in lines) == 24
+    assert copy.import_records(json.loads(line) for line in lines) == 25
     assert list(copy.export_lines()) == lines
     assert copy.get(MOCK, question(5)) == answer(5)
     cache.close()
@@ -182,11 +244,13 @@ def test_an_export_serves_another_machine(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "'schema' must be 1, got 2"),
+        ({"schema": 1}, "'schema' must be 2, got 1"),
         ({"board": 7}, "'board' must be str, got 7"),
         ({"l1_small_bytes": None}, "'l1_small_bytes' must be int"),
         ({"question": "relu"}, "'question' must be dict"),
         ({"answer": {}}, "'answer' has no 'valid'"),
+        ({"answer": {"valid": True, "number": 2}}, "the line was changed after its export"),
+        ({"build": "a2"}, "the line was changed after its export"),
     ],
 )
 def test_what_is_no_export_is_refused_by_its_line(path: Path, change: dict, message: str) -> None:

@@ -17,7 +17,8 @@ from optimizer.options import Options
 from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
-from optimizer.sharding.fallbacks import note_fallbacks
+from optimizer.sharding.fallbacks import MOST_ASKED, note_fallbacks
+from optimizer.sharding.overriding import AloneDecision
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy, policy_names
 from tests.plans import planned
@@ -119,3 +120,22 @@ def test_an_op_that_runs_nowhere_is_named_with_the_limit() -> None:
         run(graph, "dram")
     assert caught.value.node == "impossible"
     assert caught.value.limit
+
+
+@pytest.mark.parametrize("widths", [(1,), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)])
+def test_the_reason_of_a_wide_concat_is_found_with_bounded_work(
+    widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    given = AloneDecision._gives
+
+    def counted(self: AloneDecision, operands: tuple, candidate: object) -> bool:
+        asked.append(len(operands))
+        return given(self, operands, candidate)  # type: ignore[arg-type]
+
+    b = GraphBuilder("wide")
+    operands = [b.input(f"x{k}", (1, 1, 64, widths[k % len(widths)])) for k in range(200)]
+    graph = b.finish(b.op("ttnn.concat", *operands, dim=3, name="all"))
+    monkeypatch.setattr(AloneDecision, "_gives", counted)
+    run(graph, "dfsharding")
+    assert sum(asked) <= 2 * MOST_ASKED

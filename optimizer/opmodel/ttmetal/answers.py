@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.errors import OpModelError
 from optimizer.json_document import Node
 from optimizer.layouts.memory_config import PageLayout
-from optimizer.opmodel.answer_cache import canonical
+from optimizer.opmodel.answer_records import canonical
 from optimizer.opmodel.base import OpConstraints, Rejection, TensorSpec
 from optimizer.opmodel.rows import memory_to_row, tensor_from_row
 from optimizer.opmodel.ttmetal.child import Message

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from optimizer.errors import OpModelError, OptionError
+from optimizer.extras import how_to_install
+from optimizer.opmodel.ttmetal import build
 
 PYTHON_VARIABLE = "TTOPT_TTMETAL_PYTHON"
 DEVICE_VARIABLE = "TTOPT_TTMETAL_DEVICE"
@@ -18,10 +20,8 @@ TIMEOUT_VARIABLE = "TTOPT_TTMETAL_TIMEOUT"
 SOURCES = ("mock", "sim", "real")
 DESCRIPTIONS = {"mock": "mock device", "sim": "simulated device", "real": "real device"}
 HOW_TO_INSTALL = (
-    "install it with `pip install 'ttnn-graph-optimizer[ttmetal]'`, "
-    f"or name a Python that has it in the environment variable {PYTHON_VARIABLE}"
+    f"{how_to_install('ttmetal')}, or name a Python that has it in the environment variable {PYTHON_VARIABLE}"
 )
-_PROBE = "import importlib.metadata as m, sys; sys.stdout.write(m.version('ttnn'))"
 _PROBE_SECONDS = 60
 
 
@@ -32,6 +32,8 @@ class Location:
     python: str
     version: str
     """Version of ttnn."""
+    build: str
+    """Which of the builds of that version: a hash of what its installation says of its files."""
     source: str
     """One of `SOURCES`."""
 
@@ -52,26 +54,26 @@ def find(source: str | None = None) -> Location:
     source = source or device_source()
     other = os.environ.get(PYTHON_VARIABLE)
     if other:
-        return Location(other, _version_under(other), source)
+        return Location(other, *_probed(other), source)
     try:
-        version = importlib.metadata.version("ttnn")
+        return Location(sys.executable, *build.installed(), source)
     except importlib.metadata.PackageNotFoundError as error:
         raise OpModelError(f"the 'ttmetal' backend needs the package ttnn: {HOW_TO_INSTALL}") from error
-    return Location(sys.executable, version, source)
 
 
 @cache
-def _version_under(python: str) -> str:
+def _probed(python: str) -> tuple[str, str]:
+    """Version and build of the ttnn under another interpreter."""
+    command = [python, "-I", build.__file__]
     try:
-        done = subprocess.run(
-            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OpModelError(f"{PYTHON_VARIABLE}={python} cannot be run: {error}") from error
-    if done.returncode != 0 or not done.stdout:
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) != 2:
         last = done.stderr.strip().rpartition("\n")[2]
         raise OpModelError(f"{PYTHON_VARIABLE}={python} has no usable ttnn: {last}")
-    return done.stdout.strip()
+    return words[0], words[1]
 
 
 def whole_number(name: str, default: int) -> int:

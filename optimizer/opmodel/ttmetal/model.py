@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from optimizer.device import DeviceSpec, preset_names
-from optimizer.errors import OpModelError
+from optimizer.errors import FormatError, OpModelError
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
-from optimizer.opmodel.answer_cache import AnswerCache, Context, shared_cache
+from optimizer.opmodel.answer_cache import AnswerCache, shared_cache
+from optimizer.opmodel.answer_records import Context
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, ProgramSession, Rejection
 from optimizer.opmodel.known_faults import fault
 from optimizer.opmodel.spans import Span
@@ -134,7 +135,7 @@ class TTMetalOpModel:
             return None
         try:
             answer, limit = constraints_from(found)
-        except (KeyError, TypeError, ValueError) as error:
+        except (FormatError, KeyError, TypeError, ValueError) as error:
             log.warning("answer cache %s: an unreadable answer is asked again: %r", self._cache.path, error)
             return None
         return None if limit is not None and limit < self.timeout_seconds else answer
@@ -162,7 +163,7 @@ class TTMetalOpModel:
         """Whose answers count: this ttnn's, or without one the newest kept for this board."""
         source = location.device_source()
         if self._location is not None:
-            return Context(self._location.version, self.device.name, self.l1_small_bytes, source)
+            return Context(self._location.version, self._location.build, self.device.name, self.l1_small_bytes, source)
         assert self._missing is not None
         kept = [] if self._cache is None else self._cache.contexts()
         fitting = [

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from optimizer.cli import main
-from optimizer.opmodel.answer_cache import AnswerCache, Context, canonical, close_shared
+from optimizer.opmodel.answer_cache import AnswerCache, close_shared
+from optimizer.opmodel.answer_records import Context, canonical
 
-MOCK = Context("0.81.1", "n150", 32768, "mock")
+MOCK = Context("0.81.1", "a1", "n150", 32768, "mock")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_stats(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["opmodel", "cache", "stats"]) == 0
     first, _, _, row = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{path}: 3 answers, ")
-    assert row.split() == ["0.81.1", "n150", "32768", "mock", "3"]
+    assert row.split() == ["0.81.1", "a1", "n150", "32768", "mock", "3"]
 
 
 def test_stats_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +39,7 @@ def test_stats_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(capsys.readouterr().out)
     assert (record["path"], record["answers"]) == (str(path), 3)
     assert record["contexts"] == [
-        {"version": "0.81.1", "board": "n150", "l1_small_bytes": 32768, "source": "mock", "answers": 3}
+        {"version": "0.81.1", "build": "a1", "board": "n150", "l1_small_bytes": 32768, "source": "mock", "answers": 3}
     ]
 
 
@@ -60,7 +61,7 @@ def test_a_file_that_is_no_export_is_refused(path: Path, capsys: pytest.CaptureF
     file = path.with_name("rows.jsonl")
     file.write_text('{"op": "relu"}\n')
     assert main(["opmodel", "cache", "import", str(file)]) == 2
-    assert "line 1: 'schema' must be 1, got None" in capsys.readouterr().err
+    assert "line 1: 'schema' must be 2, got None" in capsys.readouterr().err
 
 
 def test_no_cache_no_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

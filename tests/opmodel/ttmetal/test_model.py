@@ -24,7 +24,8 @@ from optimizer.layouts.memory_config import (
     TensorMemoryLayout,
 )
 from optimizer.opmodel import registry
-from optimizer.opmodel.answer_cache import AnswerCache, Context
+from optimizer.opmodel.answer_cache import AnswerCache
+from optimizer.opmodel.answer_records import Context
 from optimizer.opmodel.base import BatchOpModel, OpQuery, ProgramRunner, Rejection, TensorSpec
 from optimizer.opmodel.query import query_rows
 from optimizer.opmodel.rows import query_from_row
@@ -48,10 +49,10 @@ def cache(tmp_path: Path) -> Iterator[AnswerCache]:
 def without_ttnn(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine where ttnn is not installed."""
 
-    def version(name: str) -> str:
+    def distribution(name: str) -> importlib.metadata.Distribution:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("optimizer.opmodel.ttmetal.location.importlib.metadata.version", version)
+    monkeypatch.setattr("importlib.metadata.distribution", distribution)
 
 
 def relu(rows: int, op: str = "ttnn.relu") -> OpQuery:
@@ -144,7 +145,8 @@ def test_an_unreadable_answer_is_asked_again(
     first = TTMetalOpModel(n150, 32768, cache)
     answer = first.constraints(relu(32))
     cache.flush()
-    cache._connection.execute("UPDATE answers SET answer = 'rubbish'")
+    [(question,)] = cache._connection.execute("SELECT question FROM answers").fetchall()
+    cache.put(first.context, question, '{"valid":true,"outputs":"none"}')
     again = TTMetalOpModel(n150, 32768, cache)
     with caplog.at_level(logging.WARNING):
         assert again.constraints(relu(32)) == answer
@@ -183,7 +185,7 @@ class TestWithoutTTNN:
     def test_it_says_what_to_install(self, n150: DeviceSpec, cache: AnswerCache) -> None:
         with pytest.raises(OpModelError) as caught:
             TTMetalOpModel(n150, 32768, cache)
-        assert "pip install 'ttnn-graph-optimizer[ttmetal]'" in caught.value.message
+        assert "pip install '.[ttmetal]'" in caught.value.message
         assert "TTOPT_TTMETAL_PYTHON" in caught.value.message
 
     @pytest.mark.usefixtures("without_ttnn")
@@ -199,7 +201,7 @@ class TestWithoutTTNN:
         }
         kept = {"valid": True, "outputs": [output], "cores": 2, "peak_cb": 8192, "peak_l1": 0, "peak_total": 8192}
         for version in ("0.81.1", "0.9.0"):
-            cache.put(Context(version, "n150", 32768, "mock"), text % operand, json.dumps(kept))
+            cache.put(Context(version, "a1", "n150", 32768, "mock"), text % operand, json.dumps(kept))
         backend = TTMetalOpModel(n150, 32768, cache)
         assert "answers kept of ttnn 0.81.1" in backend.describe()
         answer = backend.constraints(relu(32))
