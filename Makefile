@@ -77,8 +77,9 @@ fuzz: $(READY) ## random and mutated input of every kind, each case under limits
 	$(BIN)/python benchmarks/fuzz.py json --cases $(or $(CASES),10000)
 	$(BIN)/python benchmarks/fuzz.py onnx --cases $(or $(CASES),5000)
 	$(BIN)/python benchmarks/fuzz.py plans --cases $(or $(CASES),2000)
-	$(BIN)/python benchmarks/fuzz.py http --cases $(or $(CASES),2000)
+	$(BIN)/python benchmarks/fuzz.py documents http --cases $(or $(CASES),2000)
 	$(BIN)/python benchmarks/fuzz.py kernel asm --cases $(or $(CASES),1500)
+	$(BIN)/python benchmarks/fuzz.py asm-kernels --cases $(or $(CASES),2000)
 
 viewers: $(READY) ## exported results in the real viewers, which PyPI has to give
 	$(BIN)/python benchmarks/viewers.py

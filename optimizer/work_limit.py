@@ -2,7 +2,7 @@
 the same way.
 
 `bounded` sets it around work on one input, `spend` is what the loops inside say of themselves. A step is what a pass
-does with one instruction or op: some microseconds.
+does with one instruction or op: some ten microseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class _Work:
     left: int
     node: str
     alternatives: tuple[str, ...]
+    outer: _Work | None
 
 
 _current: ContextVar[_Work | None] = ContextVar("work", default=None)
@@ -29,9 +30,9 @@ _current: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def bounded(what: str, limit: int, node: str, alternatives: Iterable[str] = ()) -> Iterator[None]:
-    """LimitError inside the block once `limit` steps are spent; it says what took them. Work inside that has a limit of
-    its own does not count."""
-    token = _current.set(_Work(what, limit, limit, node, tuple(alternatives)))
+    """LimitError inside the block once `limit` steps are spent; it says what took them. In blocks within each other
+    every step counts for all."""
+    token = _current.set(_Work(what, limit, limit, node, tuple(alternatives), _current.get()))
     try:
         yield
     finally:
@@ -41,13 +42,13 @@ def bounded(what: str, limit: int, node: str, alternatives: Iterable[str] = ()) 
 def spend(steps: int) -> None:
     """So many steps are about to be made. Outside of `bounded` nothing limits them."""
     work = _current.get()
-    if work is None:
-        return
-    work.left -= steps
-    if work.left < 0:
-        raise LimitError(
-            f"{work.what} takes more than {work.limit:,} steps",
-            node=work.node,
-            limit=work.limit,
-            alternatives=work.alternatives,
-        )
+    while work is not None:
+        work.left -= steps
+        if work.left < 0:
+            raise LimitError(
+                f"{work.what} takes more than {work.limit:,} steps",
+                node=work.node,
+                limit=work.limit,
+                alternatives=work.alternatives,
+            )
+        work = work.outer

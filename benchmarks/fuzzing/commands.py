@@ -13,6 +13,7 @@ import io
 import json
 import re
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def run_command(payload: bytes) -> tuple[str, str]:
         with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()), contextlib.chdir(folder):
             try:
                 args = parse(_parser(), given)
+                args.began = time.monotonic()
                 status = args.run(args)
             except ExecutionError as error:  # a verdict on the program, not on us
                 return f"verdict: {error.kind}", ""

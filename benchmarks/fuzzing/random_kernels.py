@@ -35,7 +35,7 @@ class RandomKernelTarget:
     """`ttopt asm build` of kernels that mostly do not fit, each with what it stores where it has all registers."""
 
     name = "asm-kernels"
-    seconds = 60.0
+    seconds = 240.0
     memory_bytes = 2 << 30
 
     def case(self, rng: random.Random) -> Case:

@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from optimizer.errors import (
 from optimizer.files import make_folder, write_text
 from optimizer.identifiers import FILE_NAMES, Identifiers
 from optimizer.options import Options
+from optimizer.work_limit import bounded
 
 if TYPE_CHECKING:
     from optimizer.kernels.tensix.build import BuiltKernel
@@ -123,6 +124,13 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
 
+def _document_limit(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """LimitError around the compiling of more kernels of one file than a person waits for."""
+    from optimizer.kernels.tensix.pipeline import MAX_FILE_STEPS
+
+    return bounded("compiling all of it", MAX_FILE_STEPS, str(args.source), ("a part of it (--id)",))
+
+
 def run_compile(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.cases import compile_case
 
@@ -130,11 +138,12 @@ def run_compile(args: argparse.Namespace) -> int:
     failed = False
     folders = Identifiers(FILE_NAMES)
     if _is_cases(args.source):
-        for case in _cases(args):
-            result = compile_case(case, options)
-            failed = failed or result.record["error"] is not None
-            _write(args.output, folders.fresh(case.id), result.kernel)
-            print(json.dumps(result.record), flush=True)
+        with _document_limit(args):
+            for case in _cases(args):
+                result = compile_case(case, options)
+                failed = failed or result.record["error"] is not None
+                _write(args.output, folders.fresh(case.id), result.kernel)
+                print(json.dumps(result.record), flush=True)
     else:
         for name, program in _programs(args):
             _compile_program(args, folders.fresh(name), name, program)
@@ -172,20 +181,21 @@ def run_print(args: argparse.Namespace) -> int:
             print(picture(program))
 
     programs = _programs(args)
-    for name, program in programs:
-        if len(programs) > 1:
-            print(f"// == {name}")
-        lowered = lower(program, options, show)
-        if args.stages or not (args.print_after or args.lifetimes):
-            for kernel in emit_program(lowered):
-                print(f"// -- {kernel.kind}\n{kernel.text}")
+    with _document_limit(args):
+        for name, program in programs:
+            if len(programs) > 1:
+                print(f"// == {name}")
+            lowered = lower(program, options, show)
+            if args.stages or not (args.print_after or args.lifetimes):
+                for kernel in emit_program(lowered):
+                    print(f"// -- {kernel.kind}\n{kernel.text}")
     return 0
 
 
 def run_run(args: argparse.Namespace) -> int:
     failed = False
     programs = _programs(args)
-    with _runner(args) as run:
+    with _document_limit(args), _runner(args) as run:
         for name, program in programs:
             record: dict[str, Any] = {"id": name}
             try:

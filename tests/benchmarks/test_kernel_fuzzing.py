@@ -9,6 +9,7 @@ from fuzzing.asm_programs import AsmTarget
 from fuzzing.commands import payload_of, run_payload
 from fuzzing.harness import judge, make_case
 from fuzzing.kernel_programs import KernelTarget
+from fuzzing.random_kernels import RandomKernelTarget
 
 from optimizer.identifiers import Identifiers
 
@@ -24,6 +25,13 @@ def test_a_short_run_finds_nothing(target: KernelTarget | AsmTarget) -> None:
         outcome, finding = judge(target, case.payload)
         found += [(seed, case.name, outcome, finding)] if finding else []
     assert not found
+
+
+def test_random_kernels_end_and_compute_the_same_with_few_registers() -> None:
+    target = RandomKernelTarget()
+    verdicts = [judge(target, make_case(target, seed).payload) for seed in range(12)]
+    assert not [finding for _, finding in verdicts if finding]
+    assert {outcome for outcome, _ in verdicts} == {"status 0", "refused: out-of-registers"}
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda p: f"{p.parent.name}/{p.name}")

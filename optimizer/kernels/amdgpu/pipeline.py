@@ -46,9 +46,9 @@ from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
 from optimizer.work_limit import bounded, spend
 
-MAX_STEPS, MAX_SCHEDULING_STEPS = 1_500_000, 700_000
-"""Of work (`optimizer.work_limit`), some 30 microseconds each: of all passes over a program but scheduling, and of
-scheduling it. A program of 30,000 instructions that needs no rewriting takes two thirds."""
+MAX_STEPS, MAX_SCHEDULING_STEPS = 2_200_000, 700_000
+"""Of work (`optimizer.work_limit`), some 30 microseconds each: of all passes over a program, and of scheduling it. A
+program of 30,000 instructions that needs no rewriting takes two thirds."""
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""

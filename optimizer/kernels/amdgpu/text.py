@@ -216,19 +216,15 @@ def parse(text: str, encodable: bool = False) -> Program:
     program = Program(())
     body: list[Item] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if len(body) > MAX_ITEMS:
-            raise LimitError(
-                f"more than {MAX_ITEMS:,} instructions and labels",
-                node=f"line {number}",
-                limit=MAX_ITEMS,
-                alternatives=("several kernels",),
-            )
         words = line.partition(";")[0].split()
         if not words:
             continue
         try:
             if words[0].startswith(".") and not words[0].endswith(":"):
                 program = _directive(program, words[0][1:], words[1:])
+            elif len(body) == MAX_ITEMS:
+                told = f"more than {MAX_ITEMS:,} instructions and labels"
+                raise LimitError(told, limit=MAX_ITEMS, alternatives=("several kernels",))
             else:
                 body.append(replace(_item(line, words, encodable), line=number))
         except (ValueError, IndexError):

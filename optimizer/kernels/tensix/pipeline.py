@@ -40,7 +40,11 @@ from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.verify import check
 from optimizer.options import Options
+from optimizer.work_limit import bounded, spend
 
+MAX_STEPS, MAX_FILE_STEPS = 2_000_000, 5_000_000
+"""Of work (`optimizer.work_limit`), some 20 microseconds each: of all passes over a program, and over all programs of a
+file."""
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
@@ -122,17 +126,27 @@ def lower(
 ) -> Op:
     """The program as TTKernel calls. GraphError or LimitError if it is ill-formed or its circular buffers do not fit
     into L1; it is verified before the first pass and after the last one; with
-    `verify_passes` after every one, so that the pass that broke it is named."""
+    `verify_passes` after every one, so that the pass that broke it is named. LimitError, too, if that takes more than
+    `MAX_STEPS`."""
     check_source(program)
     check(program)
-    if observe is not None:
-        observe("initial", program)
+    name = program.string("sym_name")
+    with bounded("compiling it", MAX_STEPS, name, ("fewer ops in a thread", "several kernels", "--no-fuse")):
+        return _lowered(program, options, observe or _ignore, verify_passes)
+
+
+def _ignore(stage: str, program: Op) -> None:
+    """Observe nothing."""
+
+
+def _lowered(program: Op, options: KernelOptions, observe: Observer, verify_passes: bool) -> Op:
+    observe("initial", program)
     for step in passes(options):
+        spend(sum(1 for _ in walk(program)))
         program = step.apply(program)
         if verify_passes:
             check(program)
-        if observe is not None:
-            observe(step.name, program)
+        observe(step.name, program)
     if not verify_passes:
         check(program)
     check_l1(program, options.available_l1(program))

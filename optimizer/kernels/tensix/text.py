@@ -128,7 +128,8 @@ class _Parser:
             ops = self._spellings.ops(written)
         except FormatError as error:
             raise self._tokens.error(error.message, begin.at) from error
-        known |= {v.name: v for op in ops for v in op.results} | self._spellings.same
+        known |= {v.name: v for op in ops for v in op.results}
+        known |= {name: self._spellings.same[name] for name in names if name in self._spellings.same}
         return ops
 
     def _result_names(self) -> list[str]:

@@ -22,6 +22,8 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+MAX_TOKENS = 200_000
+"""Of a text, which are 100 per op that a program may have."""
 MAX_DEPTH = 50
 """Of regions, lists and parentheses within each other."""
 
@@ -45,12 +47,15 @@ class Tokens:
         self._depth = 0
 
     def _split(self) -> Iterator[Token]:
-        at = 0
+        at = count = 0
         while at < len(self.text):
             found = _TOKENS.match(self.text, at)
             if found is None:
                 raise self.error(f"unexpected character {self.text[at]!r}", at)
             if found.lastgroup != "space":
+                count += 1
+                if count > MAX_TOKENS:
+                    raise self.too_many(f"more than {MAX_TOKENS:,} words, numbers and marks", at, MAX_TOKENS)
                 yield Token(str(found.lastgroup), found.group(), at)
             at = found.end()
 

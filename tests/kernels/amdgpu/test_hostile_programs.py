@@ -185,7 +185,7 @@ def test_text_is_no_expression(make: Any, tmp_path: Any) -> None:
         ".amdhsa_kernel k\n.amdhsa_next_free_vgpr 8\n.amdhsa_next_free_sgpr 8\n.amdhsa_accum_offset 8\n"
         ".amdhsa_kernarg_size 999999999999\n.end_amdhsa_kernel",
         ".amdgpu_metadata\na: &a [1]\nb: *a\n.end_amdgpu_metadata",
-        f".amdgpu_metadata\n{'[' * 5000}\n.end_amdgpu_metadata",
+        f".amdgpu_metadata\n{'[' * 1500}\n.end_amdgpu_metadata",
         ".amdgpu_metadata\na: 2001-99-99\n.end_amdgpu_metadata",
     ],
 )

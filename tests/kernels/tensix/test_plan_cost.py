@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from optimizer.errors import InfeasibleError, UnknownNameError
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode, renumbered, usable_forms
+from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, bits
 from optimizer.kernels.tensix.dst.plan import BodyPlan, Relief, plan_body
-from optimizer.kernels.tensix.dst.schedule import LiveSets, Schedule, Step
+from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import whole
 from optimizer.kernels.tensix.pipeline import KernelOptions
@@ -26,18 +27,21 @@ def orders(dag: TileDag) -> Iterator[tuple[Step, ...]]:
     """Every order and form, with every choice of inputs that stay in DST from step to step."""
     sets = LiveSets(dag)
 
-    def extended(done: int, steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    def extended(done: int, ready: int, steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
         if len(steps) == len(dag.nodes):
             yield steps
-        for n in sets.ready(done):
+        for n in bits(ready):
+            after = done | 1 << n
             held = steps[-1].keep if steps else ()
             for form in usable_forms(dag, dag.inputs + n):
                 there = sorted({*held, *sets.demands[n][form].inputs})
                 keeps = (k for size in range(len(there) + 1) for k in combinations(there, size))
                 for keep in keeps:
-                    yield from extended(done | 1 << n, (*steps, Step(dag.inputs + n, form, keep)))
+                    yield from extended(
+                        after, sets.ready_behind(ready, n, after), (*steps, Step(dag.inputs + n, form, keep))
+                    )
 
-    return extended(0, ())
+    return extended(0, sets.first, ())
 
 
 def plans(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:

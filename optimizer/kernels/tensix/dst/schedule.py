@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import Literal
 
-from optimizer.errors import InfeasibleError
-from optimizer.kernels.tensix.dst.cost import COPY, load_cycles, op_cycles
-from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
-from optimizer.kernels.tensix.tile_forms import Form, Place
+from optimizer.kernels.tensix.dst.dag import TileDag
+from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, StepEffect, bits
+from optimizer.work_limit import spend
 
 Schedule = Literal["search", "pressure", "critical-path", "given"]
 """How ops are ordered: all orders that may be the cheapest (larger bodies: the best that is found), list scheduling by
@@ -27,161 +28,6 @@ BEAM = 50
 """One of so many sets is kept per length then; fewer in bodies of more than `SMALL`."""
 SMALL = 20
 """Nodes of a body that is searched with all of both: effort per state grows with the body, time should not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A node run in one of its forms."""
-
-    value: int
-    form: int
-    keep: tuple[int, ...] = ()
-    """Inputs that stay in DST for a later step; all others are loaded again when they are needed. One that the step
-    overwrites is loaded twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepEffect:
-    """What a step does to the live set."""
-
-    peak: int
-    """Slots in use while it runs."""
-    live: int
-    """Slots in use afterwards."""
-    loads: tuple[int, ...]
-    """Inputs brought to DST for it."""
-    copied: int | None
-    """A value that lives on and is therefore copied before it is overwritten."""
-    cost: int
-
-
-def form_of(dag: TileDag, step: Step) -> Form:
-    return dag.node(step.value).definition.forms[step.form]
-
-
-@dataclass(frozen=True, slots=True)
-class _Demand:
-    """What a form of a node asks of DST, whatever has run before."""
-
-    read: tuple[int, ...]
-    """Numbers of the nodes that it reads there."""
-    inputs: tuple[int, ...]
-    """Inputs that it reads there."""
-    victim: int | None
-    """Number of the node whose slot it overwrites."""
-    overwritten: int | None
-    """The input whose slot it overwrites."""
-    in_place: bool
-    accumulates: bool
-    cost: int
-    """Cycles, without loads and copies."""
-
-
-class LiveSets:
-    """Which values are live after a set of nodes, given as a bit mask over nodes, has run."""
-
-    def __init__(self, dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None) -> None:
-        self.dag = dag
-        self.needs = [self._mask(a for a in dag.node(v).args if not dag.is_input(a)) for v in dag.values]
-        self.readers = [self._mask(dag.consumers(v)) for v in dag.values]
-        self.forms = [
-            tuple(f for f in usable_forms(dag, v) if allowed is None or (v, f) in allowed) for v in dag.values
-        ]
-        self.yielded = self._mask(v for v in dag.yields if not dag.is_input(v))
-        for v, forms in zip(dag.values, self.forms, strict=True):
-            if not forms:
-                raise InfeasibleError(_no_form(dag, v), node=dag.node(v).op)
-        self.load_cycles = [load_cycles(dag.dtype_of(a)) for a in range(dag.inputs)]
-        self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
-
-    def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
-        mask = 0
-        for v in values:
-            mask |= 1 << (v - self.dag.inputs)
-        return mask
-
-    def is_live(self, n: int, done: int) -> bool:
-        """Whether node number `n`, which has run, is still needed."""
-        return bool(self.yielded >> n & 1) or bool(self.readers[n] & ~done)
-
-    def live(self, done: int) -> int:
-        """Number of live nodes."""
-        return sum(1 for n in range(len(self.readers)) if done >> n & 1 and self.is_live(n, done))
-
-    def ready(self, done: int) -> Iterator[int]:
-        """Numbers of the nodes that can run next."""
-        for n, needs in enumerate(self.needs):
-            if not done >> n & 1 and not needs & ~done:
-                yield n
-
-    def effect(
-        self, done: int, live: int, n: int, form_index: int, held: Sequence[int] = (), keep: Sequence[int] = ()
-    ) -> StepEffect:
-        """What running node number `n` in a form does after `done`, of which `live` values are live.
-
-        `held`: inputs that are in DST already; `keep`: those of them, or of what is loaded, that stay.
-        """
-        demand = self.demands[n][form_index]
-        peak, after, cost = self.outcome(done, live, n, demand, held, keep)
-        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
-        loads = tuple(a for a in demand.inputs if a not in held)
-        loads += tuple(a for a in keep if a == demand.overwritten)
-        return StepEffect(peak, after, loads, None if copied is None else copied + self.dag.inputs, cost)
-
-    def outcome(
-        self, done: int, live: int, n: int, demand: _Demand, held: Sequence[int] = (), keep: Sequence[int] = ()
-    ) -> tuple[int, int, int]:
-        """(peak, live values afterwards, cost) of a step, as `effect` gives it."""
-        waiting = ~(done | 1 << n)
-        dying, copied = 0, False
-        for a in demand.read:
-            if not self.yielded >> a & 1 and not self.readers[a] & waiting:
-                dying += 1
-            elif a == demand.victim:
-                copied = True
-        cost = demand.cost + (COPY if copied else 0)
-        there = len(demand.inputs)
-        for a in demand.inputs:
-            if a not in held:
-                cost += self.load_cycles[a]
-            if a not in keep:
-                dying += 1
-        for a in keep:
-            if a not in demand.inputs:
-                there += 1
-            elif a == demand.overwritten:
-                there += 1
-                cost += self.load_cycles[a]
-        fresh = not demand.in_place and (demand.accumulates or not dying)
-        extra = 1 if copied or fresh else 0
-        gone = dying - sum(1 for a in demand.inputs if a not in keep)
-        return live + there + extra, live + 1 - gone, cost
-
-    def _demand(self, n: int, form_index: int) -> _Demand:
-        dag = self.dag
-        node = dag.nodes[n]
-        form = node.definition.forms[form_index]
-        in_dst = tuple(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
-        victim = None if form.in_place is None else node.args[form.in_place]
-        return _Demand(
-            tuple(a - dag.inputs for a in in_dst if not dag.is_input(a)),
-            tuple(a for a in in_dst if dag.is_input(a)),
-            None if victim is None or dag.is_input(victim) else victim - dag.inputs,
-            victim if victim is not None and dag.is_input(victim) else None,
-            form.in_place is not None,
-            form.accumulates,
-            op_cycles(node.op, form.unit),
-        )
-
-
-def _no_form(dag: TileDag, v: int) -> str:
-    """Why a node can run in no form: element types that it rounds, or operands in DST that it reads elsewhere."""
-    node = dag.node(v)
-    kept = {d for form in node.definition.forms for d in form.dtypes}
-    types = [dag.dtype_of(a) for a in node.args]
-    if kept and not kept.issuperset(types):
-        return f"node {v} ({node.op}) takes {', '.join(sorted(kept))}, and would round its operands: {', '.join(types)}"
-    return f"node {v} ({node.op}) has no form for operands in DST"
 
 
 def best_order(
@@ -229,43 +75,46 @@ def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
     return highest
 
 
-def _moves(sets: LiveSets, done: int, live: int) -> Iterator[tuple[int, int, int, int, int]]:
+def _moves(sets: LiveSets, done: int, live: int, ready: int) -> Iterator[tuple[int, int, int, int, int]]:
     """(node number, form, peak, live values afterwards, cost) of everything that can run next."""
-    for n in sets.ready(done):
+    for n in bits(ready):
+        spend(1)
         for form, demand in sets.demands[n].items():
             yield n, form, *sets.outcome(done, live, n, demand)
 
 
 def _least_peaks(sets: LiveSets, state_limit: int) -> int | None:
     """The least peak over all orders; None if there are too many states to say."""
-    level = {0: (0, 0)}
+    level = {0: (0, 0, sets.first)}
     visited = 0
     for _ in sets.readers:
-        following: dict[int, tuple[int, int]] = {}
-        for done, (peak, live) in level.items():
-            for n, _, here, alive, _ in _moves(sets, done, live):
+        following: dict[int, tuple[int, int, int]] = {}
+        for done, (peak, live, ready) in level.items():
+            for n, _, here, alive, _ in _moves(sets, done, live, ready):
                 after, highest = done | 1 << n, max(peak, here)
-                if after not in following or highest < following[after][0]:
-                    following[after] = highest, alive
+                if after not in following:
+                    following[after] = highest, alive, sets.ready_behind(ready, n, after)
+                elif highest < following[after][0]:
+                    following[after] = highest, *following[after][1:]
         visited += len(following)
         if visited > state_limit:
             return None
         level = following
-    return min(peak for peak, _ in level.values()) if sets.readers else 0
+    return min(peak for peak, _, _ in level.values()) if sets.readers else 0
 
 
 def _cheapest(sets: LiveSets, peak: int) -> tuple[Step, ...]:
     """The cheapest order that stays within a peak."""
-    level: dict[int, tuple[int, int]] = {0: (0, 0)}
+    level: dict[int, tuple[int, int, int]] = {0: (0, 0, sets.first)}
     history: list[dict[int, tuple[int, Step]]] = []
     for _ in sets.readers:
-        following: dict[int, tuple[int, int]] = {}
+        following: dict[int, tuple[int, int, int]] = {}
         origin: dict[int, tuple[int, Step]] = {}
-        for done, (cost, live) in sorted(level.items()):
-            for n, form, here, alive, price in _moves(sets, done, live):
+        for done, (cost, live, ready) in sorted(level.items()):
+            for n, form, here, alive, price in _moves(sets, done, live, ready):
                 after, total = done | 1 << n, cost + price
                 if here <= peak and (after not in following or total < following[after][0]):
-                    following[after] = total, alive
+                    following[after] = total, alive, sets.ready_behind(ready, n, after)
                     origin[after] = done, Step(sets.dag.inputs + n, form)
         history.append(origin)
         level = following
@@ -277,37 +126,67 @@ def _cheapest(sets: LiveSets, peak: int) -> tuple[Step, ...]:
     return tuple(reversed(steps))
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Nodes that have run, the last of them in `step`."""
+
+    peak: int
+    cost: int
+    done: int
+    live: int
+    ready: int
+    before: _Way | None
+    step: Step
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        found: list[Step] = []
+        way = self
+        while way.before is not None:
+            found.append(way.step)
+            way = way.before
+        return tuple(reversed(found))
+
+
 def _beam_order(sets: LiveSets, beam: int) -> tuple[Step, ...]:
     """The best of a beam over executed sets and of list scheduling."""
-    level: list[tuple[int, int, int, int, tuple[Step, ...]]] = [(0, 0, 0, 0, ())]
+    level = [_Way(0, 0, 0, 0, sets.first, None, Step(-1, 0))]
     for _ in sets.readers:
-        best: dict[int, tuple[int, int, int, int, tuple[Step, ...]]] = {}
-        for peak, cost, done, live, steps in level:
-            for n, form, here, alive, price in _moves(sets, done, live):
-                after = done | 1 << n
-                entry = (max(peak, here), cost + price, after, alive)
-                if after not in best or entry < best[after][:4]:
-                    best[after] = (*entry, (*steps, Step(sets.dag.inputs + n, form)))
-        level = sorted(best.values(), key=lambda e: (e[0], e[3], e[1], e[2]))[:beam]
+        best: dict[int, _Way] = {}
+        for way in level:
+            for n, form, here, alive, price in _moves(sets, way.done, way.live, way.ready):
+                after, peak, cost = way.done | 1 << n, max(way.peak, here), way.cost + price
+                known = best.get(after)
+                if known is None or (peak, cost, alive) < (known.peak, known.cost, known.live):
+                    ready = sets.ready_behind(way.ready, n, after) if known is None else known.ready
+                    best[after] = _Way(peak, cost, after, alive, ready, way, Step(sets.dag.inputs + n, form))
+        level = sorted(best.values(), key=lambda w: (w.peak, w.live, w.cost, w.done))[:beam]
     listed = pressure_aware_order(sets.dag)
-    found = min(level, key=lambda e: e[:2])
-    return listed if peak_of(sets.dag, listed) < found[0] else found[4]
+    found = min(level, key=lambda w: (w.peak, w.cost))
+    return listed if peak_of(sets.dag, listed) < found.peak else found.steps
 
 
 def with_kept_inputs(dag: TileDag, order: Sequence[Step], slots: int) -> tuple[Step, ...]:
     """The order with inputs kept in DST from one reader to the next while it stays within so many slots, those of the
     shortest ways first."""
     sets = LiveSets(dag)
-    demands = [sets.demands[step.value - dag.inputs][step.form] for step in order]
+    numbers = [step.value - dag.inputs for step in order]
+    demands = [sets.demands[n][step.form] for n, step in zip(numbers, order, strict=True)]
+    states = [(0, 0)]
+    """(nodes that have run, live values) before each step, whatever is kept."""
+    for n, demand in zip(numbers, demands, strict=True):
+        states.append((states[-1][0] | 1 << n, sets.outcome(*states[-1], n, demand)[1]))
     ways: list[tuple[int, int, int]] = []
     for a in range(dag.inputs):
         reads = [n for n, demand in enumerate(demands) if a in demand.inputs]
         ways += [(m - n, n, a) for n, m in pairwise(reads) if demands[n].overwritten != a]
     keeps: list[frozenset[int]] = [frozenset()] * len(order)
     for length, first, a in sorted(ways):
-        longer = [keep | {a} if first <= n < first + length else keep for n, keep in enumerate(keeps)]
-        if peak_of(dag, _keeping(order, longer)) <= slots:
-            keeps = longer
+        spend(length)
+        longer = [keep | {a} for keep in keeps[first : first + length]]
+        steps = zip(states[first:], numbers[first:], demands[first:], longer, strict=False)
+        if all(sets.outcome(*state, n, demand, (), tuple(keep))[0] <= slots for state, n, demand, keep in steps):
+            keeps[first : first + length] = longer
     return _keeping(order, keeps)
 
 
@@ -325,20 +204,24 @@ def pressure_aware_order(
     """
     sets = LiveSets(dag, allowed)
     distance = _distances(dag)
+    readers = [sets.readers_of(v) for v in range(dag.count)]
     done = live = 0
+    ready = sets.first
     steps: list[Step] = []
 
     def rank(m: int) -> tuple[int, ...]:
-        release, fire, primary, secondary, affinity, path = _cost_tuple(sets, done, m, distance)
+        spend(1)
+        release, fire, primary, secondary, affinity, path = _cost_tuple(sets, done, m, distance, readers)
         if path_first:
             return release, fire, path, primary, secondary, affinity, -m
         return release, fire, primary, secondary, affinity, path, -m
 
     for _ in sets.readers:
-        n = max(sets.ready(done), key=rank)
+        n = max(bits(ready), key=rank)
         form, effect = _best_form(sets, done, live, n)
         steps.append(Step(dag.inputs + n, form))
         done, live = done | 1 << n, effect.live
+        ready = sets.ready_behind(ready, n, done)
     return tuple(steps)
 
 
@@ -359,21 +242,21 @@ def _distances(dag: TileDag) -> list[int]:
     return distance
 
 
-def _cost_tuple(sets: LiveSets, done: int, n: int, distance: Sequence[int]) -> tuple[int, int, int, int, int, int]:
+def _cost_tuple(
+    sets: LiveSets, done: int, n: int, distance: Sequence[int], readers: Sequence[int]
+) -> tuple[int, int, int, int, int, int]:
     """(release, fire, primary affinity, secondary affinity, - non-live affinity, critical path), greater is sooner.
 
     An op that would overwrite a value with other readers still to come is put off: last, it needs no copy.
     """
     dag, after = sets.dag, done | 1 << n
-    node = dag.node(dag.inputs + n)
+    node = dag.nodes[n]
     args = [a - dag.inputs for a in dict.fromkeys(node.args) if not dag.is_input(a)]
     release = sum(not sets.is_live(a, after) for a in args)
-    fire = sum(1 for m in sets.ready(after) if m != n and sets.needs[m] >> n & 1)
+    fire = sets.ready_behind(1 << n, n, after).bit_count()
     primary = len(args)
-    waiting = [m for m in range(len(sets.needs)) if not after >> m & 1]
-    readers = {m for a in dict.fromkeys(node.args) for m in (c - dag.inputs for c in dag.consumers(a))} - {n}
-    secondary = sum(1 for m in readers if done >> m & 1)
-    penalty = sum(1 for m in readers if m in waiting)
+    others = reduce(or_, (readers[a] for a in node.args), 0)
+    secondary, penalty = (others & done).bit_count(), (others & ~after).bit_count()
     overwrites = all(form.in_place is not None for form in node.definition.forms)
     if overwrites and any(sets.is_live(a, after) for a in args):
         penalty += 100

@@ -14,8 +14,9 @@ from itertools import combinations
 
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.inits import InitKey, init_key
-from optimizer.kernels.tensix.dst.schedule import LiveSets, Step
+from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, bits
 from optimizer.kernels.tensix.tile_forms import Place
+from optimizer.work_limit import spend
 
 LABELS = 3_000
 """Labels made before the search is given up."""
@@ -31,6 +32,8 @@ class _Label:
     cycles: int
     inits: int
     live: int
+    ready: int
+    """Nodes, as a bit mask, that can run next."""
     before: _Label | None
     step: Step | None
 
@@ -47,7 +50,7 @@ def undominated_orders(
     `allowed`: (value, form) pairs that may be chosen; all by default.
     """
     search = _Search(dag, allowed)
-    level: dict[_State, list[_Label]] = {(0, (), -1): [_Label(0, 0, 0, 0, None, None)]}
+    level: dict[_State, list[_Label]] = {(0, (), -1): [_Label(0, 0, 0, 0, search.first, None, None)]}
     made = 0
     for _ in dag.nodes:
         following: dict[_State, list[_Label]] = {}
@@ -84,6 +87,7 @@ def _steps(label: _Label) -> tuple[Step, ...]:
 class _Search:
     def __init__(self, dag: TileDag, allowed: frozenset[tuple[int, int]] | None) -> None:
         self._sets = LiveSets(dag, allowed)
+        self.first = self._sets.first
         self._dag = dag
         self._numbers: dict[InitKey, int] = {}
         self._loads = [self._number(init_key("copy", 0, (-1 - a,))) for a in range(dag.inputs)]
@@ -108,8 +112,10 @@ class _Search:
     def steps(self, state: _State, label: _Label) -> Iterator[tuple[_State, _Label]]:
         """Everything that may come next."""
         done, held, init = state
-        for n in self._sets.ready(done):
+        for n in bits(label.ready):
+            spend(1)
             after = done | 1 << n
+            ready = self._sets.ready_behind(label.ready, n, after)
             for form, demand in self._sets.demands[n].items():
                 there = dict.fromkeys((*held, *demand.inputs))
                 useful = [a for a in there if self._readers[a] & ~after]
@@ -122,7 +128,7 @@ class _Search:
                     step = Step(self._dag.inputs + n, form, keep)
                     slots = label.slots + 1 if demand.accumulates else max(label.slots, effect.peak)
                     sums = slots, label.cycles + effect.cost, label.inits + inits
-                    yield (after, keep, wanted[-1]), _Label(*sums, effect.live, label, step)
+                    yield (after, keep, wanted[-1]), _Label(*sums, effect.live, ready, label, step)
 
 
 def _subsets(inputs: list[int]) -> Iterator[tuple[int, ...]]:

@@ -22,7 +22,7 @@ from enum import StrEnum
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.inits import InitKey, init_key
-from optimizer.kernels.tensix.dst.schedule import LiveSets, Step, form_of
+from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, form_of
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.linear_scan import AllocationFailure, linear_scan
@@ -161,19 +161,20 @@ def _instructions(
     sets = LiveSets(dag)
     done = 0
     found: list[Instruction] = []
-    temporary: dict[int, int] = {}
-    """Of nodes, and of inputs that stay in DST."""
+    made: dict[int, int] = {}
+    """Temporaries of nodes."""
+    kept: dict[int, int] = {}
+    """Temporaries of inputs that stay in DST."""
     in_place: list[tuple[int, int]] = []
     number = iter(range(1 << 30))
     for step in order:
         node, form = dag.node(step.value), form_of(dag, step)
-        held = [a for a in temporary if dag.is_input(a)]
-        effect = sets.effect(done, 0, step.value - dag.inputs, step.form, held, step.keep)
-        here = dict(temporary)
+        effect = sets.effect(done, 0, step.value - dag.inputs, step.form, tuple(kept), step.keep)
+        here = {**kept, **{a: made[a] for a in node.args if a in made}}
         spare: dict[int, int] = {}
         """What stays of an input that the step overwrites."""
         for n, a in enumerate(effect.loads):
-            twice = a in effect.loads[:n] or a in held
+            twice = a in effect.loads[:n] or a in kept
             (spare if twice else here)[a] = loaded = next(number)
             found.append(Instruction("copy", 0, a, (-1 - a,), loaded))
         if effect.copied is not None:
@@ -187,11 +188,10 @@ def _instructions(
         found.append(Instruction(node.op, step.form, step.value, sources, result, node.attrs))
         if form.in_place is not None:
             in_place.append((result, sources[form.in_place]))
-        inputs = {a: t for a, t in (here | spare).items() if a in step.keep}
-        temporary = {a: t for a, t in temporary.items() if not dag.is_input(a)} | inputs
-        temporary[step.value] = result
+        kept = {a: t for a, t in (here | spare).items() if a in step.keep}
+        made[step.value] = result
         done |= 1 << (step.value - dag.inputs)
-    packed = [(k, temporary[v]) for k, v in enumerate(dag.yields)]
+    packed = [(k, made[v]) for k, v in enumerate(dag.yields)]
     return found, packed, in_place
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from optimizer.kernels.tensix.dst.cost import COPY, PACK, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, sub_dag, usable_forms
 from optimizer.kernels.tensix.dst.inits import InitKey
+from optimizer.kernels.tensix.dst.live_sets import Step, form_of
 from optimizer.kernels.tensix.dst.schedule import (
     STATE_LIMIT,
     Schedule,
-    Step,
     best_order,
-    form_of,
     order_as_given,
     peak_of,
     pressure_aware_order,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.schedule import LiveSets
+from optimizer.kernels.tensix.dst.live_sets import LiveSets
 from optimizer.kernels.tensix.tile_forms import Unit
 
 MOST_APART = 4

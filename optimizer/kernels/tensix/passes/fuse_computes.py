@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
@@ -19,8 +20,11 @@ from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, accumulates
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.work_limit import spend
 
 _PRODUCT = f"{TILE_PREFIX}matmul"
+_OPS_PER_STEP = 16
+"""That are only looked at."""
 _FREES = ("ttl.cb_pop", "ttl.cb_push")
 
 
@@ -30,12 +34,12 @@ def fuse_computes(program: Op) -> Op:
 
 
 def _fused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    while True:
-        pair = next(_pairs(ops), None)
-        if pair is None:
-            return ops
+    begin = 0
+    while (pair := next(_pairs(ops, begin), None)) is not None:
         first, second = pair
         ops = joined(ops, first, second, merge(ops[first], ops[second], _read_elsewhere(ops, first, second)))
+        begin = first  # nothing before it has changed
+    return ops
 
 
 def joined(ops: tuple[Op, ...], first: int, second: int, merged: Op) -> tuple[Op, ...]:
@@ -46,14 +50,15 @@ def joined(ops: tuple[Op, ...], first: int, second: int, merged: Op) -> tuple[Op
     return (*ops[:first], *(op for op in between if op not in stores), merged, *stores, *ops[second + 1 :])
 
 
-def _pairs(ops: Sequence[Op]) -> Iterator[tuple[int, int]]:
-    """(producer, reader) positions that may be fused; the producer moves down to the reader."""
-    for second, reader in enumerate(ops):
+def _pairs(ops: Sequence[Op], begin: int) -> Iterator[tuple[int, int]]:
+    """(producer, reader) positions that may be fused, of readers from `begin` on; the producer moves to its reader."""
+    spend(len(ops) // _OPS_PER_STEP)
+    makers = {v.name: n for n, op in enumerate(ops) if op.name == "ttl.compute" for v in op.results}
+    for second, reader in enumerate(islice(ops, begin, None), begin):
         if reader.name != "ttl.compute":
             continue
-        for first in range(second - 1, -1, -1):
-            producer = ops[first]
-            if producer.name == "ttl.compute" and fusable(producer, reader) and may_move(ops, first, second):
+        for first in sorted({makers[v.name] for v in reader.operands if v.name in makers}, reverse=True):
+            if fusable(ops[first], reader) and may_move(ops, first, second):
                 yield first, second
 
 
@@ -98,6 +103,7 @@ def _takes_from_dst(reader: Op, k: int) -> bool:
 def may_move(ops: Sequence[Op], first: int, second: int) -> bool:
     """Whether the producer may run as late as its reader: nothing between reads it, nor frees what it reads."""
     made = {v.name for v in ops[first].results}
+    spend((second - first) // _OPS_PER_STEP)
     for op in ops[first + 1 : second]:
         if op.name == "ttl.store" and any(v.name in made for v in op.operands):
             continue

@@ -19,7 +19,7 @@ from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.dst.plan import Relief, plan_body
 from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.dst.seed_allocator import seed_order, seed_plan
-from optimizer.kernels.tensix.ir import Names, Op, Region, substitute
+from optimizer.kernels.tensix.ir import Names, Op, Region, Value, substitute
 from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.assign_dst import (
     DEFAULT_SCHEDULES,
@@ -30,12 +30,15 @@ from optimizer.kernels.tensix.passes.assign_dst import (
 )
 from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
 from optimizer.kernels.tensix.passes.fuse_computes import joined, may_move, merge
+from optimizer.work_limit import spend
 
 _REDUCTION = f"{TILE_PREFIX}reduce_"
 MOST_OPS = 32
 """Of a fused body: planning takes time with the number of ops."""
 MOST_PARTS = 8
 """Results of a compute that is taken apart."""
+_Pair = tuple[tuple[Value, ...], tuple[Value, ...]]
+"""Results of two computes."""
 
 
 def fuse_siblings(program: Op, capacity: int | None, allocator: Allocator, schedule: Schedule | None = None) -> Op:
@@ -52,12 +55,10 @@ def fuse_siblings(program: Op, capacity: int | None, allocator: Allocator, sched
 
 
 def _fused(ops: tuple[Op, ...], prices: _Prices) -> tuple[Op, ...]:
-    while True:
-        found = next(_worthwhile(ops, prices), None)
-        if found is None:
-            return ops
-        first, second, merged = found
-        ops = joined(ops, first, second, merged)
+    refused: set[_Pair] = set()
+    while (found := next(_worthwhile(ops, prices, refused), None)) is not None:
+        ops = joined(ops, *found)
+    return ops
 
 
 def _apart(op: Op, prices: _Prices, names: Names) -> tuple[Op, ...]:
@@ -88,18 +89,23 @@ def _part(op: Op, k: int, names: Names) -> Op:
     return part.with_attrs(indexing_maps=tuple(op.maps[n] for n in read), inputs=len(read))
 
 
-def _worthwhile(ops: Sequence[Op], prices: _Prices) -> Iterator[tuple[int, int, Op]]:
-    """(earlier, later, both as one) of siblings that are worth it."""
+def _worthwhile(ops: Sequence[Op], prices: _Prices, refused: set[_Pair]) -> Iterator[tuple[int, int, Op]]:
+    """(earlier, later, both as one) of siblings that are worth it; those that are not are `refused` from now on."""
     for first, a in enumerate(ops):
         if a.name != "ttl.compute":
             continue
         for second in range(first + 1, len(ops)):
             b = ops[second]
-            if b.name == "ttl.compute" and _siblings(a, b) and may_move(ops, first, second):
+            spend(1)
+            if (a.results, b.results) in refused or b.name != "ttl.compute":
+                continue
+            if _siblings(a, b) and may_move(ops, first, second):
                 merged = merge(a, b, frozenset(v.name for v in a.results))
                 apart, together = prices.together((a, b)), prices.of(merged)
                 if apart is not None and together is not None and together <= apart:
                     yield first, second, merged
+                else:
+                    refused.add((a.results, b.results))
 
 
 def _siblings(a: Op, b: Op) -> bool:
