@@ -18,7 +18,7 @@ LARGEST_INDEX = (1 << 31) - 1
 MAX_RANK = 8
 """Dimensions of any one tensor."""
 MAX_ELEMENTS = 1 << 34
-"""Elements of any one tensor, those of padding that a window sees included: in bf16 more than the DRAM of any board holds."""
+"""Elements of any one tensor, with padding that a window sees: in bf16 more than the DRAM of any board holds."""
 
 
 def is_whole(value: object, low: int, high: int) -> bool:
