@@ -223,13 +223,13 @@ def test_whatever_an_option_holds_the_answer_can_be_written(client: TestClient, 
     """Also one that no UTF-8 can hold, or that JSON lacks."""
     text = f'{{"graph": {json.dumps(JSON_GRAPH)}, "options": {options}}}'
     response = client.post("/v1/optimize", content=text, headers={"content-type": "application/json"})
-    assert response.status_code == 422
+    assert response.status_code == 400
     assert response.headers["content-type"] == "application/problem+json"
     json.dumps(json.loads(response.content), ensure_ascii=False, allow_nan=False).encode()
 
 
 def test_a_long_text_is_repeated_in_part(client: TestClient) -> None:
-    record = {"graph": JSON_GRAPH, "options": {"x" * 1_000_000: 1}}
+    record = {"graph": JSON_GRAPH, "options": {"x" * 60_000: 1}}
     problem = assert_problem(client.post("/v1/optimize", json=record), 422, "unknown-name")
     assert len(json.dumps(problem)) < 10_000
 
