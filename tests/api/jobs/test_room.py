@@ -17,7 +17,7 @@ from api.jobs.records import Event, Job, State
 from api.jobs.retention import Retention
 from api.jobs.room import CONTENT_BYTES, EVENTS_BYTES, JOB_BYTES, RESULT_BYTES, Room, held_for, taken_bytes
 from api.jobs.store import JobStore, Quota
-from api.jobs.tables import CONTENTS, EVENTS, JOBS, PIECES, RESULTS
+from api.jobs.tables import CONTENTS, EVENTS, JOBS, PIECES, RESULTS, TASKS
 from api.problems import BusyError, NoRoomError
 from optimizer.errors import TtoptError
 from tests.api.jobs.test_store import FREE, source, submission, succeed
@@ -40,7 +40,7 @@ def taken(database: Database) -> int:
 
 def lying(database: Database) -> int:
     """Bytes of bodies, answers, texts and events that lie in the store."""
-    texts = [JOBS.c[name] for name in ("task", "name", "facts", "problem", "incumbent")]
+    texts = [TASKS.c.task, *(JOBS.c[name] for name in ("name", "facts", "problem", "incumbent"))]
     with database.reading() as connection:
         parts = [func.length(PIECES.c.data), func.length(EVENTS.c.data), func.length(RESULTS.c.facts)]
         parts += [func.length(text) for text in texts]
