@@ -127,6 +127,7 @@ async def _ask(port: int, first: str, what: str, pause: float, ends: float, seen
     """Ask again and again, for the next page where there is one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     path = first
+    await asyncio.sleep(random.random() * pause)
     while time.monotonic() < ends:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
