@@ -101,7 +101,10 @@ async def _pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 def _options_object(text: object) -> dict[str, Any]:
-    record = decoded(text, "options") if isinstance(text, str) else None
+    try:
+        record = decoded(text) if isinstance(text, str) else None
+    except FormatError as error:
+        raise OptionError(f"'options' is {error.message}", node="body") from error
     if not isinstance(record, dict):
         raise OptionError("'options' must be a JSON object in a plain form field", node="body")
     return record

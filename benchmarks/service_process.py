@@ -129,6 +129,12 @@ class Service:
                     size = psutil.Process(pid).memory_info().rss
                     self.peak_bytes[name] = max(size, self.peak_bytes.get(name, 0))
 
+    def server_peak_bytes(self) -> int:
+        """Largest resident size that the server has ever had, as Linux counts it."""
+        assert self._process is not None
+        lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii").splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
     def metric(self, name: str) -> float:
         """A figure of `/metrics`, as it was counted last."""
         time.sleep(2.0)

@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 THREADS = 16
 """For what waits for the database."""
+LISTS = 1
+"""Pages of jobs put together at once: that is work for the processor, of which the event loop needs its part."""
 HOUSEKEEPING_SECONDS = 1.0
 
 
@@ -44,6 +46,7 @@ class Desk:
         self.store = JobStore(self.database, room)
         self._queue = JobQueue(self.database, settings.lease_seconds, settings.attempts, room)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._listing = asyncio.Semaphore(LISTS)
         self.watchers = Watchers(self._marks, self._page)
         self.supervisor = Supervisor(settings, self._queue, self.watchers.changed)
         self.gate = Gate(settings, KeyStore(self.database))
@@ -79,6 +82,11 @@ class Desk:
         """Do in a thread what waits for the database."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
+
+    async def listed(self, page: Callable[[], bytes]) -> bytes:
+        """A page of jobs, when it is its turn."""
+        async with self._listing:
+            return await self.call(page)
 
     # -- jobs --------------------------------------------------------------------------------------------------
     def check_takes_work(self) -> None:

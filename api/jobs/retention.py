@@ -22,6 +22,10 @@ FULL_SHARE = 0.9
 """Of the room, above which the oldest finished jobs go before their time."""
 BATCH = 200
 """Jobs or contents deleted in one transaction."""
+PRESSED_BATCH, PRESSED_BATCHES = 10, 50
+"""Jobs and results that go together before it is looked at again whether there is room, and how often in a sweep."""
+LEAST_SECONDS = 60.0
+"""So long a finished job is kept in a full store too, for whoever waits for it."""
 FINAL = tuple(state for state in State if state.is_final)
 
 
@@ -43,11 +47,13 @@ class Retention:
             self.sweep()
 
     def sweep(self) -> None:
-        """Delete what is too old; and if the store is nearly full, some of the oldest finished jobs and results."""
+        """Delete what is too old; and while the store is nearly full, the oldest finished jobs and results."""
         jobs = self._delete_jobs(self._database.now() - self._kept_seconds)
         contents = self._delete_contents()
-        oldest = self._oldest() if self._is_pressed() else None
-        if oldest is not None:
+        for _ in range(PRESSED_BATCHES):
+            oldest = self._oldest() if self._is_pressed() else None
+            if oldest is None:
+                break
             jobs += self._delete_jobs(oldest)
             contents += self._delete_contents()
         if jobs or contents:
@@ -83,11 +89,13 @@ class Retention:
         )
 
     def _oldest(self) -> float | None:
-        """When the last of the oldest finished jobs, or results, was finished or asked for; None: there is none."""
-        now = self._database.now()
-        old_jobs = select(JOBS.c.finished_at).where(JOBS.c.state.in_(FINAL), JOBS.c.finished_at <= now)
-        old_jobs = old_jobs.order_by(JOBS.c.finished_at).limit(BATCH)
-        old_results = select(RESULTS.c.used_at).where(RESULTS.c.used_at <= now).order_by(RESULTS.c.used_at).limit(BATCH)
+        """When the last of the oldest finished jobs, or results, was finished or asked for; None: there is none that
+        may go."""
+        latest, most = self._database.now() - LEAST_SECONDS, PRESSED_BATCH
+        old_jobs = select(JOBS.c.finished_at).where(JOBS.c.state.in_(FINAL), JOBS.c.finished_at <= latest)
+        old_jobs = old_jobs.order_by(JOBS.c.finished_at).limit(most)
+        old_results = select(RESULTS.c.used_at).where(RESULTS.c.used_at <= latest)
+        old_results = old_results.order_by(RESULTS.c.used_at).limit(most)
         with self._database.reading() as connection:
             times = [*connection.execute(old_jobs).scalars(), *connection.execute(old_results).scalars()]
-        return sorted(times)[min(BATCH, len(times)) - 1] if times else None
+        return sorted(times)[min(most, len(times)) - 1] if times else None

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, 
 
 from api.jobs.records import Event, Facts, Job, Outcome, State, Task
 from api.jobs.room import EVENT_BYTES, Room, number_of
-from api.jobs.tables import BODIES, EVENTS, JOBS
+from api.jobs.tables import BODIES, EVENTS, JOBS, TASKS
 from api.problems import INTERNAL, DamagedError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def shown_job(row: Mapping[Any, Any]) -> Job:
 
 def task_of_row(connection: Connection, job: str) -> Task:
     """What is to be done for a job; DamagedError if its row does not say it."""
-    text = connection.execute(select(JOBS.c.task).where(JOBS.c.id == job)).scalar_one()
+    text = connection.execute(select(TASKS.c.task).where(TASKS.c.job == job)).scalar()
     task: Task = _read(f"the task of job {job}", lambda: json.loads(text), Task)
     return task
 

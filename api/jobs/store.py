@@ -16,7 +16,7 @@ from api.jobs.identities import new_id
 from api.jobs.records import LATEST, Event, Job, Outcome, State, Submission
 from api.jobs.room import JOB_BYTES, Room, held_for, number_of, recount
 from api.jobs.rows import bodies_of, end_jobs, event_of, job_query, known_outcome, shown_job, text_of
-from api.jobs.tables import BODIES, EVENTS, JOBS, RESULTS
+from api.jobs.tables import BODIES, EVENTS, JOBS, RESULTS, TASKS
 from api.jobs.watching import Page
 from api.problems import BusyError, ConflictError, GoneError, KeyReusedError, NotFoundError
 from optimizer.errors import TtoptError
@@ -32,8 +32,8 @@ MOST_EVENTS = 100
 """Read at once."""
 LONGEST_LABEL = 64
 """Of a board or policy, as the request spells it."""
-TEXTS = ("task", "name", "request_id", "idempotency_key")
-"""Columns whose texts may be long."""
+TEXTS = ("name", "request_id", "idempotency_key")
+"""Columns of a job whose texts may be long."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,11 @@ class JobStore:
         earlier = self._earlier(asked)
         if earlier is not None:
             return earlier
-        values = _values(asked)
+        task = text_of(asked.task.to_json())
+        values = _values(asked, len(task))
         try:
             with self.database.writing() as connection:
-                self._insert(connection, asked, quota, values)
+                self._insert(connection, asked, quota, values, task)
         except IntegrityError:
             earlier = self._earlier(asked)  # of a request that came at the same time
             if earlier is None:
@@ -120,7 +121,9 @@ class JobStore:
             return earlier
         return self.job(values["id"], asked.owner)
 
-    def _insert(self, connection: Connection, asked: Submission, quota: Quota, values: dict[str, Any]) -> None:
+    def _insert(
+        self, connection: Connection, asked: Submission, quota: Quota, values: dict[str, Any], task: str
+    ) -> None:
         now = self.database.now()
         values["held_bytes"] = held_for(self.contents.settle(connection, asked.bodies))
         # Read here, not before: on SQLite no result can come, and none can go, between this and the insertion.
@@ -133,6 +136,7 @@ class JobStore:
             done = {"state": State.SUCCEEDED, "started_at": now, "finished_at": now, "fraction": 1.0}
             values |= {**done, "result": known.result, "facts": facts, "held_bytes": len(facts)}
         connection.execute(insert(JOBS).values(**values, created_at=now))
+        connection.execute(insert(TASKS).values(job=values["id"], task=task))
         bodies = [{"job": values["id"], "number": n, "content": content} for n, content in enumerate(asked.bodies)]
         if bodies:
             connection.execute(insert(BODIES), bodies)
@@ -273,14 +277,13 @@ def _label(text: object) -> str | None:
     return None if text is None else encoded(str(text)[:LONGEST_LABEL]).decode()[:LONGEST_LABEL]
 
 
-def _values(asked: Submission) -> dict[str, Any]:
+def _values(asked: Submission, task_bytes: int) -> dict[str, Any]:
     values = {
         "id": new_id(),
         "owner": asked.owner,
         "kind": asked.task.kind,
         "board": _label(asked.task.options.get("board")),
         "policy": _label(asked.task.options.get("policy")),
-        "task": text_of(asked.task.to_json()),
         "natural_key": asked.natural_key,
         "name": asked.name,
         "priority": asked.priority,
@@ -289,4 +292,5 @@ def _values(asked: Submission) -> dict[str, Any]:
         "fingerprint": asked.fingerprint,
         **_FRESH,
     }
-    return {**values, "row_bytes": JOB_BYTES + sum(len(str(values[name] or "").encode()) for name in TEXTS)}
+    texts = sum(len(str(values[name] or "").encode()) for name in TEXTS)
+    return {**values, "row_bytes": JOB_BYTES + task_bytes + texts}

@@ -28,7 +28,6 @@ JOBS = Table(
     Column("owner", String(64), nullable=False),
     Column("state", String(16), nullable=False),
     Column("kind", String(32), nullable=False),
-    Column("task", Text, nullable=False),
     Column("natural_key", String(64), nullable=False),
     Column("board", String(64)),
     Column("policy", String(64)),
@@ -61,6 +60,14 @@ JOBS = Table(
     Index("jobs_finished", "finished_at"),
     Index("jobs_by_result", "result"),
 )
+
+TASKS = Table(
+    "tasks",
+    METADATA,
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("task", Text, nullable=False),
+)
+"""Apart from their jobs: a list of jobs, or a change of one, would move through all of their options otherwise."""
 
 BODIES = Table(
     "bodies",

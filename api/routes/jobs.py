@@ -55,7 +55,7 @@ async def jobs(
         more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
         return JobList(jobs=[job_document(job) for job in found], next=more).model_dump_json().encode()
 
-    return Response(await desk.call(page), media_type="application/json")
+    return Response(await desk.listed(page), media_type="application/json")
 
 
 @router.get("/v1/jobs/{job_id}", response_model=JobDocument, summary="One job", responses=JOB_PROBLEMS)

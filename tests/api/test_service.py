@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings, machine_bytes
+from api.tasks.models import OPTIONS_BYTES
 from optimizer.cli import main
 from optimizer.errors import OptionError
 from tests.api.clients import local_client
@@ -223,13 +224,23 @@ def test_whatever_an_option_holds_the_answer_can_be_written(client: TestClient, 
     """Also one that no UTF-8 can hold, or that JSON lacks."""
     text = f'{{"graph": {json.dumps(JSON_GRAPH)}, "options": {options}}}'
     response = client.post("/v1/optimize", content=text, headers={"content-type": "application/json"})
-    assert response.status_code == 422
+    assert response.status_code == 400
     assert response.headers["content-type"] == "application/problem+json"
     json.dumps(json.loads(response.content), ensure_ascii=False, allow_nan=False).encode()
 
 
+@pytest.mark.parametrize("size", [OPTIONS_BYTES + 1, 1_000_000])
+def test_options_have_a_length(client: TestClient, mlp_onnx: Path, size: int) -> None:
+    options = {"override_output_layout": "x" * size}
+    form = {"files": {"file": mlp_onnx.read_bytes()}, "data": {"options": json.dumps(options)}}
+    answers = [client.post("/v1/jobs", **form), client.post("/v1/optimize", **form)]
+    answers.append(client.post("/v1/optimize", json={"graph": JSON_GRAPH, "options": options}))
+    for answer in answers:
+        assert assert_problem(answer, 413, "too-large")["limit"] == OPTIONS_BYTES
+
+
 def test_a_long_text_is_repeated_in_part(client: TestClient) -> None:
-    record = {"graph": JSON_GRAPH, "options": {"x" * 1_000_000: 1}}
+    record = {"graph": JSON_GRAPH, "options": {"x" * 60_000: 1}}
     problem = assert_problem(client.post("/v1/optimize", json=record), 422, "unknown-name")
     assert len(json.dumps(problem)) < 10_000
 

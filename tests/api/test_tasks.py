@@ -53,7 +53,7 @@ def test_a_task_near_the_end_of_its_time_gives_the_best_plan_so_far(project_root
         except TimeLimitError:
             continue  # on a busy machine there is nothing to return yet
     document = json.loads(text)
-    assert document["summary"]["warnings"][-1].startswith("time limit of ")
+    assert any(warning.startswith("time limit of ") for warning in document["summary"]["warnings"])
     assert document["options"]["time_limit"] is None
     assert not facts.repeatable
     assert facts.facts["gap"] == document["summary"]["gap"]

@@ -68,6 +68,15 @@ def look(database: Database, store: JobStore) -> None:
     Retention(database, Room(100), 1000.0).sweep()
 
 
+def test_a_damaged_task_is_its_workers_affair_alone(database: Database, store: JobStore, queue: JobQueue) -> None:
+    """Lists and polls do not look at it: it may be long."""
+    job = store.submit(submission(1), FREE).id
+    spoil(database, "tasks.task", {job: "garbage"}, "job")
+    assert [shown.state for shown in (*store.jobs("ann", 9, None), store.job(job, "ann"))] == [State.QUEUED] * 2
+    assert queue.claim("w") is None
+    assert store.job(job, "ann").state is State.FAILED
+
+
 @pytest.mark.parametrize("column", [
     "task", "kind", "board", "incumbent", "stage", "fraction", "attempts", "facts", "started_at", "held_bytes",
     "row_bytes", "name", "priority", "natural_key",
@@ -77,7 +86,8 @@ def test_damaged_jobs_at_the_head_of_the_queue(
 ) -> None:
     spoiled = {store.submit(submission(n, priority=10), FREE).id: value for n, value in enumerate(GARBAGE)}
     healthy = store.submit(submission(99), FREE).id
-    spoil(database, f"jobs.{column}", spoiled)
+    table, key = ("tasks", "job") if column == "task" else ("jobs", "id")
+    spoil(database, f"{table}.{column}", spoiled, key)
     look(database, store)
     while (claim := queue.claim("w")) is not None:
         if claim.job.id in spoiled:

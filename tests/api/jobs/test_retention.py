@@ -66,6 +66,19 @@ def test_old_jobs_go_with_their_bytes_and_events(store: JobStore) -> None:
         assert connection.execute(select(EVENTS).where(EVENTS.c.job == old)).first() is None
 
 
+def test_what_is_full_gives_up_no_more_than_it_must_and_nothing_that_has_just_ended(store: JobStore) -> None:
+    old = [finished(store, number, 500.0 - number, size=1000) for number in range(40)]
+    new = [finished(store, number, 5.0, size=1000) for number in range(40, 45)]
+    with store.database.reading() as connection:
+        taken = taken_bytes(connection)
+    sweep(store, most_bytes=taken)
+    kept = [job.id for job in store.jobs("ann", 200, None)][::-1]
+    assert kept == [*old[-len(kept) + len(new) :], *new]
+    assert len(kept) >= 30
+    sweep(store, most_bytes=1)
+    assert [job.id for job in store.jobs("ann", 200, None)][::-1] == new
+
+
 def test_bytes_that_have_only_just_come_stay(store: JobStore) -> None:
     stored(store, b"on its way into a job")
     sweep(store)

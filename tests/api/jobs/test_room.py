@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
@@ -13,11 +14,11 @@ from sqlalchemy import func, select, update
 from api.jobs.contents import PIECE_BYTES, TRANSACTION_PIECES
 from api.jobs.database import Database
 from api.jobs.queue import JobQueue
-from api.jobs.records import Event, Job, State
+from api.jobs.records import Event, Job, State, Task
 from api.jobs.retention import Retention
 from api.jobs.room import CONTENT_BYTES, EVENTS_BYTES, JOB_BYTES, RESULT_BYTES, Room, held_for, taken_bytes
 from api.jobs.store import JobStore, Quota
-from api.jobs.tables import CONTENTS, EVENTS, JOBS, PIECES, RESULTS
+from api.jobs.tables import CONTENTS, EVENTS, JOBS, PIECES, RESULTS, TASKS
 from api.problems import BusyError, NoRoomError
 from optimizer.errors import TtoptError
 from tests.api.jobs.test_store import FREE, source, submission, succeed
@@ -40,7 +41,7 @@ def taken(database: Database) -> int:
 
 def lying(database: Database) -> int:
     """Bytes of bodies, answers, texts and events that lie in the store."""
-    texts = [JOBS.c[name] for name in ("task", "name", "facts", "problem", "incumbent")]
+    texts = [TASKS.c.task, *(JOBS.c[name] for name in ("name", "facts", "problem", "incumbent"))]
     with database.reading() as connection:
         parts = [func.length(PIECES.c.data), func.length(EVENTS.c.data), func.length(RESULTS.c.facts)]
         parts += [func.length(text) for text in texts]
@@ -121,6 +122,32 @@ def test_full_to_the_byte(database: Database, size: int) -> None:
     assert (taken(database), lying(database)) == (0, 0)
     assert post(JobStore(database, Room(needed)), data).state is State.QUEUED
     assert taken(database) == needed
+
+
+@pytest.mark.parametrize("size", [1, 1000, 2100, 2500, 4200, 20_000])
+def test_a_file_grows_by_no_more_than_is_counted(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "jobs.sqlite"
+    database = Database(f"sqlite:///{file}")
+    database.migrate()
+    store, queue, empty = JobStore(database), queue_of(database, Room()), on_disk(database, file)
+    for number in range(30):
+        task = Task("optimize", options={"board": "n150", "seed": number, "other": "x" * size})
+        names = {"task": task, "natural_key": f"{number:064}", "fingerprint": "f" * 64, "request_id": "r" * 64}
+        post(store, os.urandom(size), number, idempotency_key=f"{number:0255}", **names)
+        claim = queue.claim("w" * 64)
+        assert claim is not None
+        succeed(queue, claim.job, os.urandom(size))
+    assert on_disk(database, file) - empty <= taken(database)
+    database.close()
+
+
+def on_disk(database: Database, file: Path) -> int:
+    """Size of a store's file with all that is committed."""
+    with database.reading() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.exec_driver_sql("BEGIN")
+    return file.stat().st_size
 
 
 def test_many_clients_at_once_take_no_more_than_there_is(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""What the store takes is counted; the bodies of jobs, their boards and policies stand in columns of their own."""
+"""What the store takes is counted; tasks and bodies of jobs stand in tables, boards and policies in columns."""
 
 from __future__ import annotations
 
@@ -31,11 +31,18 @@ def upgrade() -> None:
         sa.Column("content", sa.String(32), nullable=False),
     )
     op.create_index("bodies_by_content", "bodies", ["content"])
+    op.create_table(
+        "tasks",
+        sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("task", sa.Text, nullable=False),
+    )
     taken = op.create_table("room", sa.Column("taken_bytes", sa.BigInteger, nullable=False))
     connection = op.get_bind()
     for job in connection.execute(sa.text("SELECT id FROM jobs")).scalars().all():
         _move(connection, job)
-    op.drop_column("jobs", "bodies")
+    connection.execute(sa.text("INSERT INTO tasks (job, task) SELECT id, task FROM jobs"))
+    for name in ("bodies", "task"):
+        op.drop_column("jobs", name)
     connection.execute(sa.insert(taken).values(taken_bytes=0))
     room.recount(connection)
 
