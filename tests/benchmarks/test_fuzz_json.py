@@ -15,7 +15,7 @@ REFUSED = {
     "comparison_with_nothing": "bad-shape",
     "constant_without_elements": "bad-graph",
     "average_pool_with_dilation": "unsupported-op",
-    "surrogate_in_an_option": "unknown-name",
+    "surrogate_in_an_option": "bad-format",
     "three_element_types": "infeasible",
     "weights_of_integers": "bad-dtype",
     "gather_along_no_dim": "bad-shape",
