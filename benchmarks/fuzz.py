@@ -24,7 +24,7 @@ TARGETS = {
     "onnx": ("fuzzing.onnx_models", "OnnxTarget"),
     "plans": ("fuzzing.plan_corruptions", "PlanTarget"),
     "documents": ("fuzzing.documents", "DocumentTarget"),
-    "http": ("fuzzing.http_requests", "HttpTarget"),
+    "http": ("fuzzing.http_server", "HttpTarget"),
     "kernel": ("fuzzing.kernel_programs", "KernelTarget"),
     "asm": ("fuzzing.asm_programs", "AsmTarget"),
     "asm-kernels": ("fuzzing.random_kernels", "RandomKernelTarget"),

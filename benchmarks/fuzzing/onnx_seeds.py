@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -279,6 +280,7 @@ def _sparse() -> onnx.ModelProto:
     return model(nodes, {"x": (2, 16)}, ["y"])
 
 
+@cache
 def seeds() -> dict[str, onnx.ModelProto]:
     """Every seed by name, always in the same order."""
     found = {f"{op}:{i}": _single(op, operands, attrs) for i, (op, operands, attrs) in enumerate(_CASES)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing.harness import judge, make_case
-from fuzzing.http_requests import HttpTarget
+from fuzzing.http_server import HttpTarget
 
 FOUND = sorted((Path(__file__).resolve().parents[2] / "fixtures" / "fuzz" / "http").iterdir())
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 from fuzzing.harness import judge, make_case, run_cases
-from fuzzing.onnx_models import MUTATORS, OnnxTarget
+from fuzzing.onnx_models import OnnxTarget
+from fuzzing.onnx_mutations import MUTATORS
 from fuzzing.onnx_seeds import seeds
 
 FOUND = Path(__file__).resolve().parents[2] / "fixtures" / "fuzz" / "onnx"
