@@ -43,6 +43,8 @@ LARGEST_SERVER_BYTES = 400 * 10**6
 OPTION_CHARACTERS = 60_000
 EVENT_SECONDS, ASK_SECONDS, SAMPLE_SECONDS = 0.25, 0.5, 0.02
 PATIENCE_SECONDS = 300.0
+ARRIVAL_SECONDS = 2.0
+"""Over which the clients come."""
 FILLERS = 8
 LONGEST_BODY = 20_000
 
@@ -125,9 +127,9 @@ async def _others(port: int, job: str, args: argparse.Namespace) -> Counter[str]
 
 async def _ask(port: int, first: str, what: str, pause: float, ends: float, seen: Counter[str]) -> None:
     """Ask again and again, for the next page where there is one."""
+    await asyncio.sleep(random.random() * ARRIVAL_SECONDS)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     path = first
-    await asyncio.sleep(random.random() * pause)
     while time.monotonic() < ends:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -142,6 +144,7 @@ async def _ask(port: int, first: str, what: str, pause: float, ends: float, seen
 
 async def _watch(port: int, job: str, ends: float, seen: Counter[str]) -> None:
     """Follow the events of a job until it ends."""
+    await asyncio.sleep(random.random() * ARRIVAL_SECONDS)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
