@@ -62,7 +62,7 @@ def shown_job(row: Mapping[Any, Any]) -> Job:
 def task_of_row(connection: Connection, job: str) -> Task:
     """What is to be done for a job; DamagedError if its row does not say it."""
     text = connection.execute(select(TASKS.c.task).where(TASKS.c.job == job)).scalar()
-    task: Task = _read(f"the task of job {job}", lambda: json.loads(text), Task)
+    task: Task = _read(f"the task of job {job}", lambda: json.loads(str(text)), Task)
     return task
 
 
