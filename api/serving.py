@@ -72,7 +72,7 @@ def serve(host: str, port: int, chosen: Settings) -> None:
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
     _allow_descriptors(chosen)
-    # What is loaded by now stays: to look through all of it again takes a tenth of a second, and nobody is answered.
+    # What is loaded by now stays: to look through all of it again takes a tenth of a second for which all wait.
     gc.collect()
     gc.freeze()
     _Server(config, app.state.desk).run()

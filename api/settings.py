@@ -54,7 +54,9 @@ class Settings(BaseModel):
     retention_seconds: float = Field(
         default=7 * 86400.0, gt=0, description="how long finished jobs, and results nobody asks for, are kept"
     )
-    store_bytes: int = Field(default=16 * 1024**3, ge=1, description="what models and results in the store may take")
+    store_bytes: int = Field(
+        default=16 * 1024**3, ge=1, description="what jobs, models and results in the store may take"
+    )
     keys: Literal["auto", "always", "never"] = Field(
         default="auto",
         description="who needs an API key: always everybody; auto: everybody but this machine; never: nobody",

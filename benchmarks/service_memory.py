@@ -4,10 +4,10 @@
     python benchmarks/service_memory.py full [--store-bytes 20000000 --clients 20 --seconds 30]
 
 `watched` fills a store with jobs whose options are as long as they may be. Clients then list them page by page without
-a pause, while half of the watchers follow the events of one running job and half ask for it twice a second. `full`
-posts jobs without a pause into a small store and reads the result of every one that was accepted. Exit code 1 if the
-server takes more than 400 MB, more is counted than the store may take, something accepted is lost, or an answer has a
-status from 500 on that does not say that the store has no room.
+a pause, while half of the watchers follow the events of one running job and half ask for it as often as `Retry-After`
+says. `full` posts jobs without a pause into a small store and reads the result of every one that was accepted. Exit
+code 1 if the server takes more than 400 MB, more is counted than the store may take, something accepted is lost, or an
+answer has a status from 500 on that does not say that the store has no room.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pathlib import Path
 from service import model
 from service_process import Service, percentile
 
+from api.jobs import documents
 from api.jobs.database import Database
 from api.jobs.queue import JobQueue
 from api.jobs.records import Event, Job, Submission, Task
@@ -41,8 +42,10 @@ from api.jobs.store import MOST_LISTED, JobStore, Quota
 
 LARGEST_SERVER_BYTES = 400 * 10**6
 OPTION_CHARACTERS = 60_000
-EVENT_SECONDS, ASK_SECONDS, SAMPLE_SECONDS = 0.25, 0.5, 0.02
+EVENT_SECONDS, ASK_SECONDS, SAMPLE_SECONDS = 0.25, float(documents.POLL_SECONDS), 0.02
 PATIENCE_SECONDS = 300.0
+ARRIVAL_SECONDS = 2.0
+"""Over which the clients come."""
 FILLERS = 8
 LONGEST_BODY = 20_000
 
@@ -88,6 +91,7 @@ def looked_at(
     found: SimpleQueue[Counter[str]] = get_context("spawn").SimpleQueue()
     load = get_context("spawn").Process(target=others, args=(service.port, running.id, args, found))
     load.start()
+    found.get()
     seconds: list[float] = []
     ends, number = time.monotonic() + args.seconds, 0
     with service.connection() as connection:
@@ -108,26 +112,27 @@ def looked_at(
 
 
 def others(port: int, job: str, args: argparse.Namespace, found: SimpleQueue[Counter[str]]) -> None:
-    """A process with the clients that list and watch."""
-    found.put(asyncio.run(_others(port, job, args)))
+    """A process with the clients that list and watch; the first it says is that all are there."""
+    asyncio.run(_others(port, job, args, found))
 
 
-async def _others(port: int, job: str, args: argparse.Namespace) -> Counter[str]:
+async def _others(port: int, job: str, args: argparse.Namespace, found: SimpleQueue[Counter[str]]) -> None:
     seen: Counter[str] = Counter()
-    ends = time.monotonic() + args.seconds
-    watching = [_watch(port, job, ends, seen) for _ in range(args.watchers // 2)]
+    ends = time.monotonic() + ARRIVAL_SECONDS + args.seconds
+    asyncio.get_running_loop().call_later(ARRIVAL_SECONDS, found.put, Counter())
+    watching = [_watch(port, job, seen) for _ in range(args.watchers // 2)]
     asking = [_ask(port, f"/v1/jobs/{job}", "asked", ASK_SECONDS, ends, seen) for _ in range(args.watchers // 2)]
     first = f"/v1/jobs?limit={MOST_LISTED}"
     listing = [_ask(port, first, "listed", 0.0, ends, seen) for _ in range(args.clients)]
     await asyncio.gather(*watching, *asking, *listing)
-    return seen
+    found.put(seen)
 
 
 async def _ask(port: int, first: str, what: str, pause: float, ends: float, seen: Counter[str]) -> None:
     """Ask again and again, for the next page where there is one."""
+    await asyncio.sleep(random.random() * ARRIVAL_SECONDS)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     path = first
-    await asyncio.sleep(random.random() * pause)
     while time.monotonic() < ends:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -140,8 +145,9 @@ async def _ask(port: int, first: str, what: str, pause: float, ends: float, seen
     writer.close()
 
 
-async def _watch(port: int, job: str, ends: float, seen: Counter[str]) -> None:
+async def _watch(port: int, job: str, seen: Counter[str]) -> None:
     """Follow the events of a job until it ends."""
+    await asyncio.sleep(random.random() * ARRIVAL_SECONDS)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode()

@@ -12,6 +12,8 @@ from api.jobs.records import Event, State
 
 LOOK_SECONDS = 0.5
 """The jobs that are watched are looked at that often, for changes that nobody told of: those of workers elsewhere."""
+TOGETHER, APART_SECONDS = 10, 0.005
+"""Of those who wait for a job so many are woken at once, and the next so much later: others are answered in between."""
 BATCH = 500
 """Jobs looked at in one query."""
 
@@ -55,8 +57,13 @@ class Watchers:
 
     def changed(self, job_id: str) -> None:
         """Wake those who wait for a job."""
-        for event in self._waiting.get(job_id, ()):
+        self._wake(list(self._waiting.get(job_id, ())))
+
+    def _wake(self, events: list[asyncio.Event]) -> None:
+        for event in events[:TOGETHER]:
             event.set()
+        if rest := events[TOGETHER:]:
+            asyncio.get_running_loop().call_later(APART_SECONDS, self._wake, rest)
 
     def wake_all(self) -> None:
         for job_id in self._waiting:

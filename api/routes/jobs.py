@@ -14,7 +14,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from api.jobs.desk import Desk
 from api.jobs.documents import JobDocument, JobList, job_document
 from api.jobs.records import Job, State
-from api.jobs.store import MOST_LISTED
+from api.jobs.store import MOST_EVENTS, MOST_LISTED
 from api.jobs.watching import changed_within
 from api.openapi import EVENTS, JOB_PROBLEMS, RESULT, SUBMIT
 from api.problems import INTERNAL, ConflictError, JobFailedError, Members, UnfinishedError
@@ -128,7 +128,7 @@ async def _stream(desk: Desk, job: Job, after: int) -> AsyncIterator[bytes]:
             for event in page.events:
                 yield _event(event.number, event.kind, event.data)
                 after = event.number
-            if page.events:
+            if len(page.events) == MOST_EVENTS:
                 continue  # there may be more
             if page.state.is_final:
                 yield _event(after + 1, "done", {"state": page.state})
