@@ -125,7 +125,7 @@ def by_command(model: Path, mode: str, limit: float) -> dict[str, Any]:
             return {"end": "never"}
         if process.returncode == 3:
             return {"end": NOTHING, "said": stderr.strip().splitlines()[-1]}
-        if process.returncode not in (0, 1):
+        if process.returncode not in (0, 1) or not (Path(out) / "graph.json").exists():
             return {"end": f"exit {process.returncode}", "said": stderr[-400:]}
         return summarised(json.loads((Path(out) / "graph.json").read_text(encoding="utf-8")))
 

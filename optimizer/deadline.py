@@ -31,21 +31,33 @@ def hard_deadline(
     """TimeLimitError inside the block at the last moment of a run that began `spent_s` ago; `told` is called before.
 
     The stages of a run end by themselves when they are asked; this is for what does not ask, a library's inference over
-    a large graph for one. Python delivers signals to the main thread only: in another thread there is no hard end.
+    a large graph for one. A library may take the end for another error: the run's is a TimeLimitError even so. Python
+    delivers signals to the main thread only: in another thread there is no hard end.
     """
     if time_limit_s is None or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    is_over = False
+
+    def over() -> TimeLimitError:
+        return TimeLimitError(f"time limit of {time_limit_s:g} s reached: nothing to return", limit=time_limit_s)
+
     def end(_signum: int, _frame: FrameType | None) -> None:
+        nonlocal is_over
+        is_over = True
         told()
-        raise TimeLimitError(f"time limit of {time_limit_s:g} s reached: nothing to return", limit=time_limit_s)
+        raise over()
 
     handler, began = signal.signal(signal.SIGALRM, end), time.monotonic()
     first_s = max(last_moment_s(time_limit_s) - spent_s, 1e-3)
     outer_s, outer_interval_s = signal.setitimer(signal.ITIMER_REAL, first_s, REPEATED_S)
     try:
         yield
+    except Exception as error:
+        if isinstance(error, TimeLimitError) or not is_over:
+            raise
+        raise over() from error
     finally:
         while signal.getsignal(signal.SIGALRM) is end:
             with suppress(TimeLimitError):  # a further end that came while what was ended fell apart

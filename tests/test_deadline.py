@@ -39,6 +39,24 @@ def test_what_takes_the_end_for_another_is_ended_again():
     assert len(ends) >= 2
 
 
+def test_an_end_that_a_library_takes_for_bad_input_is_one_of_time():
+    def takes_it_for_bad_input():
+        with hard_deadline(0.01, spent_s=100.0):
+            try:
+                while True:
+                    time.sleep(0.05)
+            except TimeLimitError as error:
+                raise ValueError("cannot be read") from error
+
+    with pytest.raises(TimeLimitError, match=r"time limit of 0\.01 s"):
+        takes_it_for_bad_input()
+
+
+def test_an_error_before_the_end_stays_what_it_is():
+    with pytest.raises(ValueError, match="cannot be read"), hard_deadline(100.0):
+        raise ValueError("cannot be read")
+
+
 def test_what_ends_in_time_leaves_no_alarm_behind():
     before = signal.getsignal(signal.SIGALRM)
 
