@@ -13,7 +13,7 @@ from optimizer.errors import TimeLimitError
 
 GRACE_SHARE, GRACE_S = 0.1, 2.0
 """What is promised: a run ends within this share of its limit past it, or so many seconds, whichever is more."""
-LAST_SHARE = 0.6
+LAST_SHARE = 0.45
 """Of that grace, after which whatever still works is ended; the rest is for writing down what there is."""
 REPEATED_S = 0.5
 """After which it is ended again, where a library lost the first end, or a policy took it for that of its search."""
