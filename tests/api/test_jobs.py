@@ -207,7 +207,9 @@ def test_answers_carry_safe_headers_and_a_request_id(client: TestClient) -> None
     assert forged.headers["x-request-id"] not in ("", "a b")
 
 
-def test_metrics(client: TestClient) -> None:
+def test_metrics(client: TestClient, mlp_onnx: Path) -> None:
+    for _ in range(2):  # the second one is known
+        client.post("/v1/optimize?policy=dfsharding&name=counted", content=mlp_onnx.read_bytes())
     client.portal.call(client.app.state.desk.look_around)  # type: ignore[union-attr]
     text = client.get("/metrics").text
     for name in ("ttopt_jobs{", "ttopt_queue_depth", "ttopt_stage_seconds_bucket", "ttopt_solver_gap_bucket",
