@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -31,8 +32,9 @@ T = TypeVar("T")
 
 THREADS = 16
 """For what waits for the database."""
-LISTS = 1
-"""Pages of jobs put together at once: that is work for the processor, of which the event loop needs its part."""
+LISTS, REST = 1, 3.0
+"""Pages of jobs put together at once, and how many times its seconds of the processor the next one waits: the
+event loop needs its part."""
 HOUSEKEEPING_SECONDS = 1.0
 
 
@@ -85,8 +87,21 @@ class Desk:
 
     async def listed(self, page: Callable[[], bytes]) -> bytes:
         """A page of jobs, when it is its turn."""
-        async with self._listing:
-            return await self.call(page)
+        rest = 0.0
+
+        def measured() -> bytes:
+            nonlocal rest
+            began = time.thread_time()
+            try:
+                return page()
+            finally:
+                rest = REST * (time.thread_time() - began)
+
+        await self._listing.acquire()
+        try:
+            return await self.call(measured)
+        finally:
+            asyncio.get_running_loop().call_later(rest, self._listing.release)
 
     # -- jobs --------------------------------------------------------------------------------------------------
     def check_takes_work(self) -> None:
