@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from optimizer.errors import FormatError
@@ -62,6 +63,19 @@ class ShardSpec:
     @property
     def num_cores(self) -> int:
         return sum((x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in self.core_ranges)
+
+    @cached_property
+    def bounding_box_yx(self) -> tuple[int, int]:
+        """(rows, columns) of the smallest rectangle that holds the cores."""
+        ranges = self.core_ranges
+        rows = max(r[3] for r in ranges) - min(r[1] for r in ranges) + 1
+        columns = max(r[2] for r in ranges) - min(r[0] for r in ranges) + 1
+        return (rows, columns)
+
+    @property
+    def is_rectangle(self) -> bool:
+        rows, columns = self.bounding_box_yx
+        return rows * columns == self.num_cores
 
 
 @dataclass(frozen=True)

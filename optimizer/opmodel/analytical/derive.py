@@ -12,7 +12,7 @@ from optimizer.device import DeviceSpec
 from optimizer.layouts.memory_config import CoreRange, MemoryConfig, ShardOrientation, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH
 from optimizer.opmodel.base import TensorSpec
 
 Shape = tuple[int, ...]
@@ -145,13 +145,8 @@ def scaled_memory(tensor: TensorSpec, to_shape: Shape) -> MemoryConfig:
 
 def grid_shards(spec: ShardSpec) -> tuple[int, int]:
     """(rows, columns) of shards that a block-sharded grid holds; swapped when filled column by column."""
-    rows, columns = bounding_box(spec)
+    rows, columns = spec.bounding_box_yx
     return (rows, columns) if spec.orientation is ROW_WISE else (columns, rows)
-
-
-def is_rectangle(spec: ShardSpec) -> bool:
-    rows, columns = bounding_box(spec)
-    return rows * columns == spec.num_cores
 
 
 def tile_aligned(spec: ShardSpec) -> bool:

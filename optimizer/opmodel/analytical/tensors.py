@@ -30,15 +30,6 @@ TILED = PageLayout.TILE
 ROWS = PageLayout.ROW_MAJOR
 
 
-@lru_cache(maxsize=65536)
-def bounding_box(spec: ShardSpec) -> tuple[int, int]:
-    """(rows, columns) of the smallest rectangle that holds the shard cores."""
-    ranges = spec.core_ranges
-    rows = max(r[3] for r in ranges) - min(r[1] for r in ranges) + 1
-    columns = max(r[2] for r in ranges) - min(r[0] for r in ranges) + 1
-    return (rows, columns)
-
-
 def _grid_problem(
     kind: TensorMemoryLayout, spec: ShardSpec, shards: tuple[int, int], device: DeviceSpec, buffer: BufferType
 ) -> str | None:
@@ -85,7 +76,7 @@ def _count_problem(kind: TensorMemoryLayout, spec: ShardSpec, shards: tuple[int,
         return None
     if len(spec.core_ranges) != 1:
         return "Shard grid must be one full contiguous core grid for block sharded"
-    grid_rows, grid_columns = bounding_box(spec)
+    grid_rows, grid_columns = spec.bounding_box_yx
     if spec.orientation is ShardOrientation.COL_MAJOR:
         grid_rows, grid_columns = grid_columns, grid_rows
     order = "row" if spec.orientation is ShardOrientation.ROW_MAJOR else "column"

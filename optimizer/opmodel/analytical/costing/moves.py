@@ -12,7 +12,7 @@ from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, el
 from optimizer.opmodel.analytical.costing.windows import groups
 from optimizer.opmodel.analytical.ops.attention import head_blocks, head_burst, head_counts
 from optimizer.opmodel.analytical.ops.eltwise import is_uneven
-from optimizer.opmodel.analytical.tensors import TILED, bounding_box, tiles
+from optimizer.opmodel.analytical.tensors import TILED, tiles
 from optimizer.opmodel.analytical.work import Piece, Place, Window, Work
 from optimizer.opmodel.base import TensorSpec
 
@@ -162,7 +162,7 @@ def reshard(job: Job) -> tuple[Work, ...]:
 def _columns(tensor: TensorSpec | None) -> int:
     """Columns of the grid that a tensor's shards lie in; 0 of one that has none."""
     spec = None if tensor is None else tensor.layout.shard_spec
-    return 0 if spec is None else bounding_box(spec)[1]
+    return 0 if spec is None else spec.bounding_box_yx[1]
 
 
 def _cores(tensor: TensorSpec | None) -> int:

@@ -13,7 +13,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Usage
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, bounding_box, tiles
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, tiles
 from optimizer.opmodel.analytical.work import Piece, Place
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -71,7 +71,7 @@ def across(layout: TensorLayout) -> int:
     spec = layout.shard_spec
     if spec is None or layout.memory_layout is HEIGHT:
         return 1
-    return spec.num_cores if layout.memory_layout is WIDTH else bounding_box(spec)[1]
+    return spec.num_cores if layout.memory_layout is WIDTH else spec.bounding_box_yx[1]
 
 
 def elsewhere(part: Piece) -> Piece:

@@ -12,7 +12,6 @@ from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import (
     ROW_WISE,
     grid_shards,
-    is_rectangle,
     paged_rows,
     reshaped,
     synthesized,
@@ -38,7 +37,6 @@ from optimizer.opmodel.analytical.tensors import (
     ROWS,
     TILED,
     WIDTH,
-    bounding_box,
     l1_bytes,
 )
 from optimizer.opmodel.base import TensorSpec
@@ -149,7 +147,7 @@ def _whole_pages(memory: MemoryConfig, shape: Shape, page: PageLayout) -> bool:
         return wide == 1 and tall <= spec.num_cores
     if memory.memory_layout is WIDTH:
         return tall == 1 and wide <= spec.num_cores
-    return is_rectangle(spec) and grid_shards(spec) == (tall, wide)
+    return spec.is_rectangle and grid_shards(spec) == (tall, wide)
 
 
 # -- the code-generated program --------------------------------------------------------------------------
@@ -249,7 +247,7 @@ def _demoted(held: Held, reps: Shape, target: MemoryConfig) -> bool:
     if not held.is_sharded or not held.is_l1:
         return False
     rank, kind = len(reps), held.memory.memory_layout
-    tall, wide = bounding_box(held.spec)
+    tall, wide = held.spec.bounding_box_yx
     whole = _whole_pages(held.memory, held.shape, held.page)
     rows_of_last = kind is HEIGHT and target.memory_layout is HEIGHT and rank > 1 and whole
     if not held.is_tile and rows_of_last and all(r == 1 for r in reps[:-1]) and reps[-1] != 1 and wide > tall:

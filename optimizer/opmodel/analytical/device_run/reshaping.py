@@ -8,7 +8,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.derive import ROW_WISE, block_spec, is_rectangle, reshaped, tile_aligned, with_spec
+from optimizer.opmodel.analytical.derive import ROW_WISE, block_spec, reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.reshape_table import table_bytes
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.transfer import (
@@ -19,7 +19,7 @@ from optimizer.opmodel.analytical.device_run.transfer import (
     typecast,
 )
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, TILED, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, TILED, WIDTH
 
 NOC_BYTES = 16
 """Alignment of rows that are written straight from where they were read."""
@@ -88,11 +88,11 @@ def _resharded(
     need(spec is not None, "ttnn.reshape: sharded output memory_config was supplied without a shard_spec")
     assert spec is not None
     plain = MemoryConfig(INTERLEAVED, target.buffer_type)
-    if not is_rectangle(spec):
+    if not spec.is_rectangle:
         return plain
     rows, columns = size
     if target.memory_layout is BLOCK:
-        tall, wide = bounding_box(spec) if spec.orientation is ROW_WISE else bounding_box(spec)[::-1]
+        tall, wide = spec.bounding_box_yx if spec.orientation is ROW_WISE else spec.bounding_box_yx[::-1]
         parts = (_most_parts(rows, tall, up[0]), _most_parts(columns, wide, up[1]))
         if 0 in parts:
             return plain
@@ -183,8 +183,8 @@ def _tiled_shards(
     padded = tile_padded(shape)
     rows, columns = prod(padded[:-1]), padded[-1]
     spec = target.shard_spec
-    if explicit and spec is not None and target.memory_layout is BLOCK and tile_aligned(spec) and is_rectangle(spec):
-        tall, wide = bounding_box(spec) if spec.orientation is ROW_WISE else bounding_box(spec)[::-1]
+    if explicit and spec is not None and target.memory_layout is BLOCK and tile_aligned(spec) and spec.is_rectangle:
+        tall, wide = spec.bounding_box_yx if spec.orientation is ROW_WISE else spec.bounding_box_yx[::-1]
         if tall * spec.shape[0] >= rows and wide * spec.shape[1] >= columns:
             return target
     return _resharded(session, target, given, (rows, columns), (TILE, TILE))

@@ -9,7 +9,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.derive import ROW_WISE, grid_shards, is_rectangle, reshaped, synthesized, with_spec
+from optimizer.opmodel.analytical.derive import ROW_WISE, grid_shards, reshaped, synthesized, with_spec
 from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, derived, to_memory_config
@@ -107,7 +107,7 @@ def _inherited(held: Held, shape: Shape, by_row: bool) -> MemoryConfig:
     elif kind is WIDTH:
         wide = spec.num_cores
     else:
-        need(is_rectangle(spec), "BLOCK_SHARDED grid must be a full rectangle")
+        need(spec.is_rectangle, "BLOCK_SHARDED grid must be a full rectangle")
         tall, wide = grid_shards(spec) if spec.orientation is ROW_WISE else grid_shards(spec)[::-1]
     size = (rows if kind is WIDTH else ceil_div(rows, tall), width if kind is HEIGHT else ceil_div(width, wide))
     return with_spec(held.memory, reshaped(spec, (round_up(size[0], up), round_up(size[1], up))))

@@ -25,7 +25,7 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session, natural_padding
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, WIDTH
 from optimizer.opmodel.base import TensorSpec
 
 SCALAR = 2048
@@ -276,7 +276,7 @@ def _copies(case: Case, shard: int, others: int, allocated: int, page: PageLayou
 
 def _check_shards(case: Case, spec: ShardSpec, groups: int) -> None:
     x, attrs = case.x, case.attrs
-    down, across = bounding_box(spec)
+    down, across = spec.bounding_box_yx
     need(spec.num_cores == down * across, "Sharded groupnorm does not support non-rectangular core grids.")
     given: Any = attrs.get("core_grid")
     if given is not None:

@@ -13,7 +13,7 @@ from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, Shar
 from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, bounding_box, tiles
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, tiles
 from optimizer.opmodel.base import TensorSpec
 
 MOST_STREAMED = 112
@@ -146,7 +146,7 @@ def _sharded(case: Case, weight: TensorSpec | None, bias: TensorSpec | None, res
 
 def _check_grid(case: Case, spec: ShardSpec, config: LayerNormShardedMultiCoreProgramConfig | None) -> None:
     x = case.x
-    rows, columns = bounding_box(spec)
+    rows, columns = spec.bounding_box_yx
     tall, wide = tiles(x.shape)
     shards_h, shards_w = ceil_div(tall * TILE, spec.shape[0]), ceil_div(wide * TILE, spec.shape[1])
     whole = shards_h * shards_w == spec.num_cores
@@ -174,7 +174,7 @@ def _check_grid(case: Case, spec: ShardSpec, config: LayerNormShardedMultiCorePr
 
 def _gathered(spec: ShardSpec, kind: object) -> tuple[int, int]:
     """(cores whose partial sums meet, tiles gathered): wide grids gather in two stages, rows then columns."""
-    rows, columns = bounding_box(spec)
+    rows, columns = spec.bounding_box_yx
     row_wise = spec.orientation is ShardOrientation.ROW_MAJOR
     if kind is BLOCK:
         across = columns if row_wise else rows

@@ -15,7 +15,7 @@ from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, Shar
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Refused, need, refuse
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 
 SUBBLOCKS = (
     *((4, 2), (2, 4), (8, 1), (1, 8), (7, 1), (1, 7), (3, 2), (2, 3), (6, 1), (1, 6), (5, 1), (1, 5)),
@@ -187,7 +187,7 @@ def _mcast_1d(p: Problem, grid: tuple[int, int], fuse: bool, mcast_in0: bool, sh
     m = p.m_total if fuse else p.mt
     if shard is not None:
         core_m, core_n = shard.shape[0] // TILE, shard.shape[1] // TILE
-        grid = bounding_box(shard)
+        grid = shard.bounding_box_yx
     elif mcast_in0:
         core_m, core_n = m, ceil_div(ceil_div(p.nt * TILE, grid[0] * grid[1]), TILE)
     else:
@@ -249,7 +249,7 @@ def _sharded(p: Problem) -> Plan:
     a, out = p.memory_a, p.memory_out
     spec = a.shard_spec
     assert spec is not None
-    grid = bounding_box(spec)
+    grid = spec.bounding_box_yx
     if p.batched:
         return _sharded_bmm(p, spec, grid)
     need(p.memory_b.memory_layout is INTERLEAVED, "Input tensor B must have INTERLEAVED memory layout")
@@ -345,7 +345,7 @@ def _line_of_blocks(out: MemoryConfig) -> str | None:
     """`row` or `column` when block shards lie on one row or column of several cores."""
     if out.memory_layout is not BLOCK or out.shard_spec is None:
         return None
-    rows, columns = bounding_box(out.shard_spec)
+    rows, columns = out.shard_spec.bounding_box_yx
     if (rows == 1) == (columns == 1):
         return None
     return "row" if rows == 1 else "column"

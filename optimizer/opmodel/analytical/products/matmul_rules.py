@@ -11,7 +11,7 @@ from optimizer.opmodel.analytical.case import Case, need, refuse
 from optimizer.opmodel.analytical.derive import block_spec, first_cores
 from optimizer.opmodel.analytical.products.matmul_auto import Problem
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -77,7 +77,7 @@ def _within(grid: tuple[int, int], spec: ShardSpec | None) -> bool:
 
 def _is_line(out: MemoryConfig, axis: int) -> bool:
     """Block shards on a single row (axis 0) or column (axis 1) of cores."""
-    return out.memory_layout is BLOCK and out.shard_spec is not None and bounding_box(out.shard_spec)[axis] == 1
+    return out.memory_layout is BLOCK and out.shard_spec is not None and out.shard_spec.bounding_box_yx[axis] == 1
 
 
 def _same_place(p: Problem) -> None:
@@ -172,7 +172,7 @@ def _check_2d_operand(plan: Plan, p: Problem, spec: ShardSpec) -> None:
         need(not plan.transpose_mcast, "Transpose MCAST not supported with HEIGHT_SHARDED layout")
         need(p.kt == plan.in0_block_w, "K must equal in0_block_w")
         need(plan.in0_block_w == width, "in0_block_w must equal the shard width")
-        need(bounding_box(spec)[1] == 1, "the shard grid must be one column")
+        need(spec.bounding_box_yx[1] == 1, "the shard grid must be one column")
     need(plan.per_core_m == height, f"per_core_M ({plan.per_core_m}) must equal the shard height ({height})")
     need(width % plan.in0_block_w == 0, "the shard width must be divisible by in0_block_w")
 
@@ -186,7 +186,7 @@ def _check_2d_weights(plan: Plan, p: Problem) -> None:
     if b.buffer_type is not BufferType.DRAM:
         need(p.memory_a.memory_layout in (HEIGHT, INTERLEAVED), "width sharded input B requires other input A")
         need(plan.per_core_n == spec.shape[1] // TILE, "per_core_N must equal input tensor B shard width")
-    need(bounding_box(spec)[0] == 1, "Width-sharded input tensor B grid must be one row")
+    need(spec.bounding_box_yx[0] == 1, "Width-sharded input tensor B grid must be one row")
 
 
 def _check_reuse(plan: Plan, p: Problem, bias: TensorSpec | None) -> None:
@@ -246,7 +246,7 @@ def derived_memory(plan: Plan, p: Problem) -> MemoryConfig:
         return MemoryConfig(out.memory_layout, out.buffer_type, spec)
     if plan.kind == "1d" and out.memory_layout is BLOCK and out.shard_spec is not None:
         spec = out.shard_spec
-        kind = HEIGHT if bounding_box(spec)[1] == 1 else WIDTH
+        kind = HEIGHT if spec.bounding_box_yx[1] == 1 else WIDTH
         grid = (spec.num_cores, 1) if kind is HEIGHT else (1, spec.num_cores)
         return MemoryConfig(kind, out.buffer_type, ShardSpec(grid, spec.shape, spec.core_ranges, spec.orientation))
     m = p.m_total if plan.fuse_batch or plan.kind == "reuse" else p.mt

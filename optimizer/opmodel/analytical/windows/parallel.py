@@ -23,7 +23,7 @@ from optimizer.layouts.memory_config import (
 )
 from optimizer.layouts.tiling import TILE, ceil_div, core_ranges_for, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, bounding_box
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
 
 Ints = NDArray[np.int64]
 ROW = ShardOrientation.ROW_MAJOR
@@ -61,7 +61,7 @@ def of_memory(memory: MemoryConfig) -> Parallel:
     """The parallel config that a sharded tensor already has."""
     spec = memory.shard_spec
     assert spec is not None
-    rows, columns = bounding_box(spec)
+    rows, columns = spec.bounding_box_yx
     kind = memory.memory_layout
     if kind is HEIGHT:
         return Parallel(kind, spec.core_ranges, spec.num_cores, 1, spec.orientation)
