@@ -163,6 +163,8 @@ class OpDef:
     """Whether finite numbers, as padding holds them, may give infinity or NaN."""
     padding_follows: bool = False
     """Whether the result's padding is computed from the operands' padding as its elements are from theirs."""
+    fills_padding: bool = False
+    """Whether a view of it fills padding in its operand's tiles: those of block floats become bf16 for that."""
     rows_apart: bool = False
     """Whether a row of the result is made of one row of operand 0, rows of padding included."""
     takes_dtype: bool = False
@@ -191,8 +193,10 @@ class OpDef:
             return self.attr(op, "layout") == Page.TILE.value
         return from_tiles if self.output_page is Page.ANY else self.output_page is Page.TILE
 
-    def is_view(self, op: Op, before: Shape, after: Shape, tiled: bool) -> bool:
-        """Whether the result, in the very layout of its operand, lies in that operand's buffer."""
+    def is_view(self, op: Op, before: Shape, after: Shape, tiled: bool, dtype: DType) -> bool:
+        """Whether the result, in the very layout and type of its operand, lies in that operand's buffer."""
+        if self.fills_padding and dtype.is_block_float and any(n % 32 for n in before[-2:]):
+            return False
         if not tiled:  # rows stay as they are, however many there are of each outer index
             return self.view_of_rows and (before[-1:] or (1,)) == (after[-1:] or (1,))
         return self.view is not None and self.view(self.full_attrs(op), before, after)

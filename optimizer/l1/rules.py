@@ -72,7 +72,8 @@ def may_be_view(graph: Graph, op: Op, layout: TensorLayout) -> bool:
     row = opdef(op.op)
     if not op.inputs or (layout.is_sharded and not row.view_of_shards):
         return False
-    return row.is_view(op, graph.value(op.inputs[0]).shape, graph.value(op.outputs[0]).shape, layout.is_tile)
+    x, y = graph.value(op.inputs[0]), graph.value(op.outputs[0])
+    return row.is_view(op, x.shape, y.shape, layout.is_tile, layout.dtype or x.dtype)
 
 
 def is_view(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) -> bool:

@@ -20,7 +20,7 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     if x.dtype is not y.dtype:
         return False
     row = opdef(op.op)
-    if row.is_view(op, x.shape, y.shape, source.is_tile):
+    if row.is_view(op, x.shape, y.shape, source.is_tile, source.dtype or x.dtype):
         return True
     returned = row.returns_operand
     return returned is not None and x.shape == y.shape and returned(row.full_attrs(op), x.shape, source.is_tile)

@@ -93,7 +93,7 @@ def _conv(query: OpQuery) -> str | None:
     right by chance. Shards of 8, 24 and 40 columns, 3x3, are taken as they are and right; so are those of which
     only the rows do not fit.
     """
-    if (wrong := _depthwise_row(query)) is not None:
+    if (wrong := _depthwise_row(query) or _row_kernel(query)) is not None:
         return wrong
     x, attrs = query.inputs[0], query.attr
     spec = x.layout.shard_spec
@@ -136,16 +136,39 @@ def _depthwise_row(query: OpQuery) -> str | None:
     return None
 
 
+def _row_kernel(query: OpQuery) -> str | None:
+    """Convolutions with kernels of one row, from block shards on one column of cores into those on several.
+
+    Run: 1x3, 24 to 64 channels on 1 x 8 and 1 x 4 cores to 64 and 72, tiles and rows: relative error 1.2 and more. To
+    32 channels, on two columns, in height shards and with 3x1 and 3x3 kernels: right.
+    """
+    a: dict[str, Any] = dict(query.attr)
+    x, blocks = query.inputs[0], TensorMemoryLayout.BLOCK_SHARDED
+    high, wide = a["kernel_size"]
+    if high != 1 or wide == 1 or a["out_channels"] <= TILE:
+        return None
+    if x.layout.is_sharded:
+        columns = channel_shards(x) if x.layout.memory_layout is blocks else 0
+    else:
+        in_blocks = getattr(query.config, "shard_layout", None) == blocks.value
+        columns = -(-x.shape[-1] // TILE) if in_blocks else 0
+    if columns != 1:
+        return None
+    return f"a 1x{wide} convolution of blocks on one column of cores into several computes something else"
+
+
 def _norm(query: OpQuery) -> str | None:
     """Norms over width shards on cores that are no rectangle.
 
     The cores gather each other's partial sums by multicast over the rectangle around them, of which some take no part
     (tt-metal 38429, 38557, 50979). Run: 384 columns on 8 + 4 cores, relative error 0.034 with 64 rows and 0.31 with
-    128, more with other numbers left in L1; on 6 x 2 and on 4 x 3, 0.0025.
+    128; on 6 x 2 and on 4 x 3, 0.0025. One row of tiles is right, whatever was left in L1.
     """
     layout = query.inputs[0].layout
     spec = layout.shard_spec
-    if spec is None or layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED or spec.is_rectangle:
+    if spec is None or layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED:
+        return None
+    if spec.is_rectangle or spec.shape[0] <= TILE:
         return None
     return f"a norm over width shards on {spec.num_cores} cores that are no rectangle gathers the sums of idle ones"
 

@@ -187,8 +187,8 @@ class _Events:
         """Results with a buffer of their own, those that may or may not have one included."""
         certain = overwritten_operand(self.subject.records[op.id].config) is not None
         if shared and not certain:
-            before, after = (self.graph.value(v).shape for v in (op.inputs[0], op.outputs[0]))
-            certain = opdef(op.op).is_view(op, before, after, layout(op.inputs[0]).is_tile)
+            x, y = (self.graph.value(v) for v in (op.inputs[0], op.outputs[0]))
+            certain = opdef(op.op).is_view(op, x.shape, y.shape, layout(op.inputs[0]).is_tile, x.dtype)
         return list(op.outputs[1:] if shared and certain else op.outputs)
 
     def _copies(self, op: Op) -> int:

@@ -63,8 +63,10 @@ def _no_view(subject: Subject, op: Op) -> str:
     source, target = subject.layout(op.inputs[0]), subject.layout(op.outputs[0])
     if source != target:
         return f"{source.describe()} -> {target.describe()}"
-    shapes = subject.graph.value(op.inputs[0]).shape, subject.graph.value(op.outputs[0]).shape
-    return "" if row.is_view(op, *shapes, source.is_tile) else f"{list(shapes[0])} -> {list(shapes[1])} moves elements"
+    x, y = subject.graph.value(op.inputs[0]), subject.graph.value(op.outputs[0])
+    if row.is_view(op, x.shape, y.shape, source.is_tile, x.dtype):
+        return ""
+    return f"{list(x.shape)} -> {list(y.shape)} in {x.dtype} moves elements"
 
 
 def copies_something(subject: Subject) -> Iterator[Error]:

@@ -14,6 +14,7 @@ from optimizer.layouts.activation_dtypes import with_block_activations
 from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.model_comparison import model_errors
 from optimizer.pipeline import optimize_file
+from optimizer.result import Role
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "onnx"
 BF16, BFP8_B = DType.BF16, DType.BFP8_B
@@ -88,3 +89,24 @@ def test_a_convolutional_model_in_blocks_still_computes_its_model() -> None:
     types = {result.graph.value(op.outputs[0]).dtype for op in result.graph.run_ops() if op.op == "ttnn.conv2d"}
     assert types == {BFP8_B}
     assert model_errors(result, path) == []
+
+
+@pytest.mark.parametrize("policy", ["dram", "dfsharding", "global"])
+@pytest.mark.parametrize("head", [8, 15, 40, 64])
+def test_heads_of_part_tiles_are_padded_in_a_tensor_of_their_own(head: int, policy: str) -> None:
+    """Padding inside the tiles of bf16 is a view; block floats are made bf16 for it, and blocks again."""
+    b = GraphBuilder("heads")
+    parts = []
+    for name in "qkv":
+        x = b.op("ttnn.multiply", b.input(name, (1, 4, 64, head)), scalar=0.5)
+        if head % 32:
+            x = b.op("ttnn.pad", x, padding=((0, 0), (0, 0), (0, 0), (0, -head % 32)), name=f"pad_{name}")
+        parts.append(x)
+    y = b.op("ttnn.scaled_dot_product_attention", *parts, scale=0.2, is_causal=False, name="attention")
+    result = optimize(
+        b.finish(b.op("ttnn.add", y, y, name="last")), "n150", Options(policy=policy, activations_dtype="bfp8_b")
+    )
+
+    roles = {result.records[op.id].role for op in result.graph.ops() if op.op == "ttnn.pad"}
+    assert result.graph.value(result.graph.inputs[0]).dtype is BF16
+    assert roles == ({Role.COMPUTE} if head % 32 else set())

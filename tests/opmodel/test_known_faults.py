@@ -180,3 +180,69 @@ def test_rotary_positions_are_whole_tiles(positions: int, right: bool) -> None:
     table = TensorSpec((1, 1, 64, 64), DType.BF16, DRAM_TILE)
     why = fault(OpQuery("ttnn.rotary_embedding", (x, table, table)))
     assert why is None if right else "whole tiles" in str(why)
+
+
+def norm(
+    width: int, rows: int, kind: TensorMemoryLayout, grid: tuple[int, int], op: str = "ttnn.layer_norm"
+) -> OpQuery:
+    layout = sharded_layout((1, rows, width), kind, grid, N150)
+    return OpQuery(op, (TensorSpec((1, rows, width), DType.BF16, layout),), (("epsilon", 1e-5),), None, layout.memory)
+
+
+@pytest.mark.parametrize("op", ["ttnn.layer_norm", "ttnn.rms_norm"])
+@pytest.mark.parametrize(
+    ("width", "rows", "kind", "grid", "right"),
+    [
+        (384, 64, WIDTH, (1, 12), False),
+        (384, 128, WIDTH, (1, 12), False),
+        (288, 64, WIDTH, (1, 9), False),
+        (384, 32, WIDTH, (1, 12), True),
+        (384, 64, WIDTH, (1, 6), True),
+        (512, 64, WIDTH, (1, 16), True),
+        (384, 384, HEIGHT, (12, 1), True),
+        (384, 64, BLOCK, (2, 6), True),
+    ],
+)
+def test_norms_of_width_shards_are_on_rectangles(
+    op: str, width: int, rows: int, kind: TensorMemoryLayout, grid: tuple[int, int], right: bool
+) -> None:
+    why = fault(norm(width, rows, kind, grid, op))
+
+    assert why is None if right else "no rectangle" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("channels", "right"), [(8, False), (24, False), (40, False), (72, False), (16, True), (48, True)]
+)
+def test_pools_give_rows_of_whole_faces(channels: int, right: bool) -> None:
+    layout = sharded_layout((1, 1, 576, channels), HEIGHT, (18, 1), N150, PageLayout.ROW_MAJOR)
+    x = TensorSpec((1, 1, 2304, channels), DType.BF16, DRAM_TILE)
+
+    why = fault(OpQuery("ttnn.max_pool2d", (x,), (), None, layout.memory))
+
+    assert why is None if right else "whole faces" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cin", "cout", "kind", "grid", "right"),
+    [
+        ((1, 3), 48, 72, BLOCK, (8, 1), False),
+        ((1, 5), 64, 64, BLOCK, (4, 1), False),
+        ((1, 3), 64, 32, BLOCK, (8, 1), True),
+        ((1, 3), 64, 72, BLOCK, (8, 2), True),
+        ((1, 3), 64, 72, HEIGHT, (8, 1), True),
+        ((3, 1), 64, 72, BLOCK, (8, 1), True),
+        ((3, 3), 64, 72, BLOCK, (8, 1), True),
+        ((1, 1), 64, 72, BLOCK, (8, 1), True),
+    ],
+)
+def test_kernels_of_one_row_do_not_go_from_one_column_of_cores_to_several(
+    kernel: tuple[int, int], cin: int, cout: int, kind: TensorMemoryLayout, grid: tuple[int, int], right: bool
+) -> None:
+    x = TensorSpec((1, 1, 256, cin), DType.BF16, sharded_layout((1, 1, 256, cin), kind, grid, N150))
+    weight = TensorSpec((cout, cin, *kernel), DType.BF16, HOST_ROW_MAJOR)
+    attrs: dict[str, Any] = {"kernel_size": kernel, "in_channels": cin, "out_channels": cout, "input_height": 32}
+
+    why = fault(OpQuery("ttnn.conv2d", (x, weight), tuple(sorted(attrs.items())), Conv2dConfig()))
+
+    assert why is None if right else "one column of cores" in str(why)

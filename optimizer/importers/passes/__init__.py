@@ -21,6 +21,13 @@ from optimizer.importers.passes.norm_patterns import (
     rms_norm,
     spell_out_group_norm,
 )
+from optimizer.importers.passes.norm_spellings import (
+    kept_dims,
+    mean_of_sum,
+    shift_first,
+    variance_above_zero,
+    weight_last,
+)
 from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
 from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, index_types, simplify
@@ -46,7 +53,13 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         silu,
         quick_gelu,
         log_sigmoid,
+        mean_of_sum,
+        shift_first,
         centred_variance,
+        variance_above_zero,
+        kept_dims,
+        weight_last,
+        common_subexpressions,
         layer_norm,
         rms_norm,
         group_norm,
