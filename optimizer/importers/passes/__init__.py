@@ -9,6 +9,7 @@ from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hard
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
 from optimizer.importers.passes.channels_last_rules import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
+from optimizer.importers.passes.exact_values import exact_values
 from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
@@ -84,6 +85,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         spell_out_group_norm,
         channels_last,
         merge_movement,
+        exact_values,
         weight_rows,
         common_subexpressions,
         fuse_activation,
@@ -94,7 +96,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
     )
 
 
-REQUIRED = ("spell-out-group-norm", "channels-last", "weight-rows")
+REQUIRED = ("spell-out-group-norm", "channels-last", "exact-values", "weight-rows")
 """Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks, or weights that take more
 than a board's DRAM."""
 
