@@ -108,6 +108,11 @@ def rms_norm(c: Computation) -> ComputeConfig:
     return ComputeConfig("hifi3", c.in_f32)
 
 
+def upsample(c: Computation) -> ComputeConfig:
+    """16-bit registers: with 32 bits tt-metal refuses bilinear upsampling; by nearest neighbours nothing is computed."""
+    return ComputeConfig("hifi3", False)
+
+
 def exact(c: Computation) -> ComputeConfig:
     """Products, sums and functions exact: of ops that are not bound by products."""
     return ComputeConfig("hifi3", True)

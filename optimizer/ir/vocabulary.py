@@ -118,7 +118,7 @@ _ROWS: tuple[OpDef, ...] = (
     pool("avg_pool2d", {"count_include_pad": True}, compute=compute.exact),
     row("global_avg_pool2d", CostClass.POOL, rule.global_avg_pool2d),
     sharded("upsample", CostClass.UPSAMPLE, rule.upsample, attrs={"scale_factor": REQUIRED, "mode": "nearest"},
-            compute=compute.exact, operand_pages=(Page.ROW_MAJOR,), output_page=Page.ROW_MAJOR),
+            compute=compute.upsample, operand_pages=(Page.ROW_MAJOR,), output_page=Page.ROW_MAJOR),
     row("grid_sample", CostClass.SAMPLE, rule.grid_sample, inputs=2, attrs={"align_corners": False},
         compute=compute.exact, operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), output_page=Page.ROW_MAJOR,
         must_read=compulsory.selected),

@@ -107,14 +107,16 @@ def prepared_ahead(query: OpQuery, index: int) -> bool:
     mock devices by comparing with what `return_weights_and_bias` gives):
       - weights in a block format: their bias, and the weights of a conv that slices its DRAM input by itself
         ("Only TILE layout is supported for BFLOAT8_B");
-      - transposed convs of DRAM inputs: the weights come out larger.
+      - transposed convs of DRAM inputs: the weights come out larger; and with weights in a block format and a bias both
+        stay, as the bias cannot follow the weights ("Device Operations expect device tensors as inputs").
     """
-    x = query.inputs[0]
+    x, transposed = query.inputs[0], query.op == "ttnn.conv_transpose2d"
     config = query.config if isinstance(query.config, Conv2dConfig) else _DEFAULT
     blocked = query.inputs[1].dtype.is_block_float or (config.weights_dtype or "").startswith("bfp")
-    if blocked and (index == 2 or (config.slice == "auto" and x.layout.is_dram)):
+    follows = index == 2 or (transposed and len(query.inputs) > 2)
+    if blocked and (follows or (config.slice == "auto" and x.layout.is_dram)):
         return False
-    return query.op != "ttnn.conv_transpose2d" or not x.layout.is_dram
+    return not (transposed and x.layout.is_dram)
 
 
 def _conv(site: Site) -> str:

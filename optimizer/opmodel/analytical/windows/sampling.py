@@ -35,6 +35,8 @@ def upsample(case: Case) -> Usage:
     if case.attrs.get("mode") == "bilinear":
         whole = float(sh).is_integer() and float(sw).is_integer()
         need(whole, "bilinear mode requires integer scale factors")
+        stated: dict[str, object] = dict(case.attrs.get(COMPUTE) or ())
+        need(not stated.get("fp32"), "fp32_dest_acc_en as true not supported for upsample bilinear")
         return session.usage(_bilinear(session, held, (int(sh), int(sw)), case.output))
     return session.usage(nearest(session, held, (float(sh), float(sw)), case.output))
 
