@@ -135,6 +135,7 @@ def bind_inputs(
         if any(d <= 0 for d in shape):
             raise ShapeError(f"--input-shapes {name}: dims must be positive, not {list(shape)}", node=name)
     unread = unread_inputs(graph)
+    _check_outputs(graph)
     tensors = [info for info in graph.input if _is_tensor(info, unread)]
     described = (*tensors, *graph.value_info, *graph.output)
     stated = [dim for info in described for dim in declared(info)]
@@ -187,10 +188,21 @@ def _is_tensor(info: onnx.ValueInfoProto, unread: set[str]) -> bool:
         return True
     if info.name in unread:
         return False
+    raise _no_tensor("input", info)
+
+
+def _check_outputs(graph: onnx.GraphProto) -> None:
+    """GraphError for an output that is a sequence or the like; one without a type may be a tensor."""
+    for info in graph.output:
+        if info.type.WhichOneof("value") not in (None, "tensor_type"):
+            raise _no_tensor("output", info)
+
+
+def _no_tensor(what: str, info: onnx.ValueInfoProto) -> GraphError:
     kind = str(info.type.WhichOneof("value") or "typeless").removesuffix("_type").replace("_", " ")
-    raise GraphError(
-        f"input '{info.name}' is of the ONNX type '{kind}', only tensors can be represented; export the model with an "
-        "input for each tensor",
+    return GraphError(
+        f"{what} '{info.name}' is of the ONNX type '{kind}', only tensors can be represented; export the model with an "
+        f"{what} for each tensor",
         node=info.name,
     )
 

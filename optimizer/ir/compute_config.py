@@ -109,7 +109,7 @@ def rms_norm(c: Computation) -> ComputeConfig:
 
 
 def upsample(c: Computation) -> ComputeConfig:
-    """16-bit registers: with 32 bits tt-metal refuses bilinear upsampling; by nearest neighbours nothing is computed."""
+    """16-bit registers: tt-metal refuses bilinear upsampling with 32 bits, and nearest neighbours are as they are."""
     return ComputeConfig("hifi3", False)
 
 

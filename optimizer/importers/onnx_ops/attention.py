@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from optimizer.errors import GraphError
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
 from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.importers.onnx_ops.selecting import broadcast_to, full
 from optimizer.ir.dtype import DType
 from optimizer.layouts.tiling import TILE
 
+NORMALISED = 3
+"""`qk_matmul_output_mode` of the scores behind the softmax."""
 MASKED = -1e9
 """What a masked score gets; finite, since rows without any key would become NaN."""
 
@@ -128,6 +130,14 @@ def spelled_out(ctx: Lowering, q: str, k: str, v: str, how: Scores) -> tuple[str
     return ctx.emit("matmul", weights, v), [scores, capped, masked, weights]
 
 
+def _without_blind(ctx: Lowering, rows: str, how: Scores, scores: Shape) -> str:
+    """Zeros for the queries that see no key, as ONNX has it where a boolean mask chooses the keys."""
+    mask = _whole_mask(ctx, how, (scores[0], scores[1], scores[2], scores[3]))
+    assert mask is not None
+    sees = ctx.emit("gt", ctx.emit("max", mask, dim=(3,), keepdim=True), scalar=MASKED / 2)
+    return ctx.emit("multiply", rows, sees)
+
+
 # -- rotary embedding ------------------------------------------------------------------------------
 def rotate(ctx: Lowering, x: str, tables: Sequence[str], interleaved: bool) -> str:
     """Rotate the first dims of heads [B, H, S, D] by cosines and sines [B|1, S, R/2], R <= D."""
@@ -200,7 +210,8 @@ def attention(ctx: Lowering) -> list[str | None]:
         past = ctx.shape(4)[2]
         k, v = extended(ctx, ctx.x(4), k), extended(ctx, ctx.x(5), v)
     mask = ctx.x(3) if ctx.has(3) else None
-    if mask is not None and ctx.input(3).dtype == ir.DataType.BOOL:
+    chooses = mask is not None and ctx.input(3).dtype == ir.DataType.BOOL
+    if mask is not None and chooses:
         mask = boolean_mask(ctx, mask)
     how = Scores(
         scale=float(ctx.attr("scale") or ctx.vshape(q)[-1] ** -0.5),
@@ -213,11 +224,13 @@ def attention(ctx: Lowering) -> list[str | None]:
     if len(wanted) > 3 and wanted[3]:
         mode = int(ctx.attr("qk_matmul_output_mode", 0))
         result, stages = spelled_out(ctx, q, k, v, how)
-        scores = stages[(0, 2, 1, 3)[mode]]
-        if mode == 1 and how.softcap:
-            raise NotMappedError("scores with mask and without cap")
+        scores = stages[mode]
+        if chooses and mode == NORMALISED:
+            scores = _without_blind(ctx, scores, how, ctx.vshape(stages[0]))
     else:
         result = attend(ctx, q, k, v, how)
+    if chooses:
+        result = _without_blind(ctx, result, how, (*ctx.vshape(q)[:3], ctx.vshape(k)[2]))
     return [join_heads(ctx, result) if packed else result, k, v, scores][: len(wanted)]
 
 

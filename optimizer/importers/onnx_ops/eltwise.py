@@ -18,7 +18,7 @@ _SAME = (
     "Ceil", "Round", "Sign", "IsNaN",
 )  # fmt: skip
 """Ops of one operand that TTNN calls the same, in small letters."""
-UNARY = {**{name: name.lower() for name in _SAME}, "Not": "logical_not", "BitwiseNot": "bitwise_not"}
+UNARY = {**{name: name.lower() for name in _SAME}, "Not": "logical_not"}
 
 BINARY = {
     "Add": "add",
@@ -276,6 +276,16 @@ def is_inf(ctx: Lowering) -> str:
     return ctx.emit("isinf" if positive and negative else "isposinf" if positive else "isneginf", x)
 
 
+def bitwise_not(ctx: Lowering) -> str:
+    """Of short unsigned integers all bits of their own width, as they are held in 32."""
+    width = {ir.DataType.UINT8: 8, ir.DataType.UINT16: 16}.get(ctx.input(0).dtype or ir.DataType.INT32)
+    x = ctx.x(0)
+    if width is None:
+        return ctx.emit("bitwise_not", x)
+    turned = ctx.emit("bitwise_xor", ctx.typecast(x, DType.I32), scalar=(1 << width) - 1)
+    return ctx.typecast(turned, ctx.vdtype(x))
+
+
 def identity(ctx: Lowering) -> list[str | None]:
     """Identity, and Dropout at inference (its mask is all ones)."""
     if ctx.has(2) and ctx.need_const(2, "training mode").any():
@@ -299,6 +309,7 @@ OPS: dict[str, NodeMapping] = {
     "Pow": power,
     "Mod": mod,
     "Clip": clip,
+    "BitwiseNot": bitwise_not,
     "Where": where,
     "Cast": cast,
     "CastLike": cast,

@@ -159,6 +159,10 @@ def lrn(ctx: Lowering) -> str:
     return ctx.emit("multiply", x, ctx.emit("pow_scalar", scale, exponent=-beta))
 
 
+SHORTEST = 1e-30
+"""Added to lengths: of vectors that are zero nothing else is left, and any other has more than bf16 keeps of it."""
+
+
 def lp_normalization(ctx: Lowering) -> str:
     x, p = ctx.x(0), int(ctx.attr("p", 2))
     axis = ctx.stated_axis(ctx.attr("axis", -1), len(ctx.vshape(x)))
@@ -166,7 +170,7 @@ def lp_normalization(ctx: Lowering) -> str:
         length = ctx.emit("sum", ctx.emit("abs", x), dim=(axis,), keepdim=True)
     else:
         length = ctx.emit("sqrt", ctx.emit("sum", ctx.emit("square", x), dim=(axis,), keepdim=True))
-    return ctx.emit("divide", x, length)
+    return ctx.emit("divide", x, ctx.emit("add", length, scalar=SHORTEST))  # zeros stay zeros
 
 
 def mean_variance_normalization(ctx: Lowering) -> str:
