@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-whole check types dead-code style format schema screenshots pins serve bench fuzz viewers check-long clean
+.PHONY: help setup demo test test-slow check types dead-code style format schema screenshots pins serve bench fuzz viewers check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -32,9 +32,6 @@ test: $(READY) ## run the tests but for the slow part
 
 test-slow: $(READY) ## the slow part: large networks, more of every sweep, twice as many examples of every property
 	$(TESTS) --slow
-
-test-whole: $(READY) ## what `make test` and `make test-slow` run, at once: every test and property one time
-	$(TESTS) --whole
 
 check: style types dead-code ## ruff, formatting, mypy, import directions and circles, dead code, Dockerfile (make -j2 check: side by side)
 

@@ -33,7 +33,6 @@ PARTS = pytest.StashKey[dict[str, int]]()
 PART_NAMES = {
     "quick": "tests without the slow part",
     "slow": "slow part",
-    "whole": "tests with the slow part",
     "long": "long part",
 }
 
@@ -42,7 +41,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
     for name, what in (
         ("slow", "the slow part: tests marked slow, and properties with half of their examples"),
-        ("whole", "the slow part and all other tests at once, each property once"),
         ("long", "the long part: tests marked long, and properties with all of their examples"),
     ):
         parser.addoption(f"--{name}", dest="part", action="store_const", const=name, default="quick", help=what)
@@ -73,7 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parts = {
         "quick": everything - slow - long,
         "slow": slow | properties,
-        "whole": everything - long,
         "long": long | properties,
     }
     chosen = parts[config.getoption("part")]

@@ -10,7 +10,7 @@ import pytest
 
 PART = "TTOPT_TESTED_PART"
 """Set by `tests/conftest.py` before any test is collected, to one of these."""
-SHARES = {"quick": 4, "slow": 2, "whole": 2, "long": 1}
+SHARES = {"quick": 4, "slow": 2, "long": 1}
 """Of the examples of a property, a part tries one in so many,"""
 LEAST = 5
 """but so many where a property has them."""

@@ -102,6 +102,7 @@ def limited(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_results_of_before(project_root: Path, tmp_path: Path) -> None:
     graphs = project_root / "fixtures" / "graphs"
     commands = {
@@ -130,6 +131,7 @@ def test_batch_tables_of_before_survive_a_full_disk(project_root: Path, tmp_path
     assert (tmp_path / "results.csv").read_text() == "old"
 
 
+@pytest.mark.slow
 def test_every_artifact_refuses_a_link(project_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = str(project_root / "fixtures" / "graphs" / "mlp.json")
     precious = tmp_path / "precious"

@@ -80,6 +80,7 @@ def test_policies_of_a_sweep_share_their_chains(solved: list[tuple[str, ...]]) -
 
 
 @pytest.mark.parametrize("other", [{"chain_objective": "time"}, {"max_legal_layouts": 8}, {"tensor_l1_usage_cap": 0.5}])
+@pytest.mark.slow
 def test_options_that_change_a_chain_are_told_apart(other: dict[str, object]) -> None:
     learned, graph = Learned(), perceptron("net", 2)
     document(graph, learned, policy="dfsharding")
@@ -138,6 +139,7 @@ def similar_graphs(draw: st.DrawFn) -> list[Graph]:
 
 @settings(max_examples=examples(20))
 @given(graphs=similar_graphs(), policy=st.sampled_from(["dfsharding", "dfsharding2", "global"]))
+@pytest.mark.slow
 def test_a_result_is_the_same_whatever_ran_before(graphs: list[Graph], policy: str) -> None:
     learned = Learned()
     for graph in graphs:

@@ -145,6 +145,7 @@ def custom(op_type: str) -> onnx.ModelProto:
     return helper.make_model(helper.make_graph([node], "custom", [x], [y]), opset_imports=opsets)
 
 
+@pytest.mark.slow
 def test_every_group_adds_what_its_room_takes(outside: Outside) -> None:
     lists, emitters, lines, emitted, kept = outside.run(
         ["policies"],
@@ -163,6 +164,7 @@ def test_every_group_adds_what_its_room_takes(outside: Outside) -> None:
     assert (outside.folder / "out" / "three" / "graph.json").exists(), kept
 
 
+@pytest.mark.slow
 def test_a_plugin_that_fails_is_named(outside: Outside) -> None:
     policy, op, emitter, absent, unknown = outside.run(
         ["optimize", "three.lines", "--policy", "broken"],

@@ -45,6 +45,7 @@ def events(text: str) -> list[tuple[int, str, dict[str, Any]]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_job_from_post_to_result(client: TestClient, mlp_onnx: Path, tmp_path: Path) -> None:
     posted = client.post("/v1/jobs?policy=dfsharding&name=mlp", content=mlp_onnx.read_bytes())
     assert posted.status_code == 202
@@ -160,6 +161,7 @@ def test_a_cancelled_job(client: TestClient, project_root: Path) -> None:
     assert client.post("/v1/optimize", json=JSON_GRAPH).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_job_past_its_time_limit_has_the_best_plan_so_far(client: TestClient, project_root: Path) -> None:
     model = (project_root / "fixtures" / "onnx" / "llama32_1b_16l_dynamo20.onnx").read_bytes()
     for seconds in (1, 2, 4, 8, 16):
@@ -207,6 +209,7 @@ def test_answers_carry_safe_headers_and_a_request_id(client: TestClient) -> None
     assert forged.headers["x-request-id"] not in ("", "a b")
 
 
+@pytest.mark.slow
 def test_metrics(client: TestClient, mlp_onnx: Path) -> None:
     for _ in range(2):  # the second one is known
         client.post("/v1/optimize?policy=dfsharding&name=counted", content=mlp_onnx.read_bytes())

@@ -37,6 +37,7 @@ def result(running: Service, job: dict[str, Any]) -> bytes:
     return running.get(job["links"]["result"])
 
 
+@pytest.mark.slow
 def test_jobs_survive_the_end_of_every_process(tmp_path: Path) -> None:
     with Service(tmp_path, workers=1) as running:
         jobs = [posted(running, number) for number in range(4)]
@@ -51,6 +52,7 @@ def test_jobs_survive_the_end_of_every_process(tmp_path: Path) -> None:
         assert service.without_timings(found) == service.expected(number)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_asked_to_end_finishes_what_runs(tmp_path: Path) -> None:
     with Service(tmp_path, workers=1, settings={"TTOPT_LOG": "json,time,service=info"}) as running:
         job = posted(running, 1)
@@ -68,6 +70,7 @@ def test_a_server_that_is_asked_to_end_finishes_what_runs(tmp_path: Path) -> Non
     assert done["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_nothing_is_left_running(tmp_path: Path) -> None:
     with Service(tmp_path, workers=2) as running:
         pids = running.pids()
@@ -79,6 +82,7 @@ def test_nothing_is_left_running(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.slow
 def test_workers_of_their_own_work_for_a_server_without_any(kind: str, tmp_path: Path) -> None:
     if kind == "postgresql":
         with postgres.running() as url:

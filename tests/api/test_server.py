@@ -62,6 +62,7 @@ def post(url: str, body: bytes, policy: str) -> bytes:
         return data
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_commands_and_health_answers_meanwhile(
     server: str, project_root: Path, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_answer_is_the_commands_and_health_answers_meanwhile(
     assert json.dumps(documents[0]) == json.dumps(documents[1])
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_frees_the_worker(server: str, project_root: Path) -> None:
     body = (project_root / "fixtures" / "onnx" / "llama32_1b_16l_dynamo20.onnx").read_bytes()
     with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2])), timeout=10) as connection:

@@ -68,6 +68,7 @@ def assert_problem(response: Any, status: int, code: str) -> dict[str, Any]:
 
 # -- three body forms --------------------------------------------------------------------------------
 @pytest.mark.parametrize("media_type", ["application/octet-stream", "application/x-www-form-urlencoded", None])
+@pytest.mark.slow
 def test_raw_onnx_gives_what_the_command_writes(
     client: TestClient, mlp_onnx: Path, tmp_path: Path, media_type: str | None
 ) -> None:

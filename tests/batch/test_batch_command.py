@@ -33,6 +33,7 @@ def batch(*arguments: object) -> int:
     return main(["batch", *(str(a) for a in arguments)])
 
 
+@pytest.mark.slow
 def test_a_corrupt_file_fails_alone_and_last(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert batch(models, "-o", tmp_path / "out", "--jobs", 2) == 1
     printed = capsys.readouterr()
@@ -58,6 +59,7 @@ def _heed_interrupts() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.slow
 def test_an_interrupted_batch_keeps_its_results(
     project_root: Path, mlp_onnx: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -82,6 +84,7 @@ def test_an_interrupted_batch_keeps_its_results(
     assert [r["name"] for r in records] == ["mlp"]
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_killed_goes_on(
     project_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +112,7 @@ def _table(folder: Path) -> list[dict[str, object]]:
     return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
 
+@pytest.mark.slow
 def test_a_sweep_is_shown_side_by_side(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert batch(models, "-o", tmp_path / "out", "--sweep", "policy=dram,dfsharding") == 1
     blocks = capsys.readouterr().out.split("\n\n")
@@ -148,6 +152,7 @@ def test_results_do_not_lie_among_the_models(models: Path, capsys: pytest.Captur
     assert sorted(models.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_fails_with_its_reason(mlp_onnx: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk: tables and store fit, the report does not."""
     command = [sys.executable, "-m", "optimizer.cli", "batch", mlp_onnx, "-o", tmp_path / "out", "--emit", "report"]

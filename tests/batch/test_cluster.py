@@ -109,6 +109,7 @@ def table(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
 
+@pytest.mark.slow
 def test_values_and_failures_come_back_under_their_keys(executor: ClusterExecutor) -> None:
     for n in range(60):
         executor.submit(str(n), partial(operator.floordiv, 100, n))
@@ -154,6 +155,7 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
         ClusterExecutor("tcp://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_models_travel_to_workers_that_cannot_see_them(
     executor: ClusterExecutor, mlp_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def test_models_travel_to_workers_that_cannot_see_them(
         assert first.partition('"timings"')[0] == second.partition('"timings"')[0]
 
 
+@pytest.mark.slow
 def test_a_model_too_large_to_send_must_be_where_the_worker_is(
     executor: ClusterExecutor, mlp_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +214,7 @@ def test_large_models_travel_in_chunks_of_their_own(executor: ClusterExecutor) -
     assert [len(executor._next_chunk(8)) for _ in range(4)] == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_nothing(
     cluster: str, work: Callable[[], subprocess.Popen[str]], project_root: Path, tmp_path: Path
 ) -> None:

@@ -20,10 +20,12 @@ def target() -> Iterator[HttpTarget]:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_found_requests_have_a_documented_answer(target: HttpTarget, path: Path) -> None:
     assert target.run(path.read_bytes())
 
 
+@pytest.mark.slow
 def test_random_requests_have_a_documented_answer(target: HttpTarget) -> None:
     kinds = (
         "odd_header",

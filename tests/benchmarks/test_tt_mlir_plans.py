@@ -322,6 +322,7 @@ def run(project_root: Path, *options: str) -> tuple[int, list[dict[str, Any]], s
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+@pytest.mark.slow
 def test_plans_are_compared(project_root: Path, plans: Path, tmp_path: Path) -> None:
     path = plans / "resblock_O2.ops.json.gz"
 

@@ -88,6 +88,7 @@ def answered(url: str, **headers: str) -> tuple[int, Any]:
         return error.code, json.load(error)
 
 
+@pytest.mark.slow
 def test_a_rebound_name_neither_reads_nor_deletes_jobs(browser: Any, tmp_path: Path, store_url: str) -> None:
     """Before there is a key, while there is one, and after it was revoked."""
     with Service(tmp_path, workers=0, store=store_url, ready=False) as service, key_store(store_url) as keys:

@@ -21,6 +21,7 @@ def service(browser: Any, tmp_path: Path) -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_model_is_sent_watched_and_read(browser: Any, service: Service, mlp_onnx: Path, tmp_path: Path) -> None:
     with key_store(service.store) as keys:
         secret = keys.add("ann")

@@ -57,6 +57,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["compile", "print", "run"])
+@pytest.mark.slow
 def test_the_allocator_is_the_one_that_was_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,7 @@ def test_an_op_says_what_its_kernel_takes_and_saves(run: Run, fused_folder: Path
     assert "instead of" in out
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_kernels_save(run: Run, fused_folder: Path, tmp_path: Path) -> None:
     out = run("optimize", ROOT / "fixtures/graphs/fork.json", "--fuse-kernels", "-o", tmp_path)[1]
     document = json.loads((fused_folder / "graph.json").read_text(encoding="utf-8"))

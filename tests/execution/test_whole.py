@@ -103,6 +103,7 @@ def test_on_the_simulator(needs_simulator: None) -> None:
     assert found["ok"], found["outputs"]
 
 
+@pytest.mark.slow
 def test_a_run_within_a_budget_is_held_to_it_alone() -> None:
     """A correlation of 0.99 allows a relative error of 0.14, which the usual limit does not."""
     usual, budget = (optimize(layered(), "n150", Options(least_pcc=least)) for least in (None, 0.98))

@@ -69,6 +69,7 @@ def test_cases_have_every_op_that_a_region_may_hold() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if any(word in n for word in JUDGED_CASES)])
+@pytest.mark.slow
 def test_a_case_is_one_region_of_judged_kinds(name: str) -> None:
     result = CASES[name]()
     (region,) = find_regions(result)

@@ -141,6 +141,7 @@ for name, data in models:
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_opened_for_an_upload(folder: Path, make_model: Model) -> None:
     (folder / "secret.bin").write_bytes((folder.parent / "secret.bin").read_bytes())
     models = [

@@ -56,6 +56,7 @@ def holds(result: OptimizedGraph) -> None:
     st.sampled_from([None, "bfp8_b", "bfp4_b"]),
     st.sampled_from([None, "lofi", "hifi4"]),
 )
+@pytest.mark.slow
 def test_no_plan_is_faster_than_its_limit(path, policy, board, weights, fidelity) -> None:
     given_options = {"policy": policy, "board": board, "weights_dtype": weights, "math_fidelity": fidelity}
     holds(planned(path, **{k: v for k, v in given_options.items() if v is not None}))
@@ -72,6 +73,7 @@ def test_no_network_is_faster_than_its_limit(path: Path, board: str) -> None:
 
 
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_the_limit_is_that_of_the_model_whatever_the_policy(path: Path) -> None:
     found = {
         (limit.dram_ns, limit.compute_ns, limit.compulsory_dram_bytes, limit.flops)
@@ -80,6 +82,7 @@ def test_the_limit_is_that_of_the_model_whatever_the_policy(path: Path) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_fused_kernels_lose_their_own_time() -> None:
     result = planned(ROOT / "fixtures" / "graphs" / "fork.json", fuse_kernels=True)
     limit, summary = result.summary.limit, result.summary

@@ -49,6 +49,7 @@ def of_layers() -> OptimizedGraph:
     return within(0.98)
 
 
+@pytest.mark.slow
 def test_the_measured_correlation_is_within_the_budget_and_the_plan_is_faster() -> None:
     summary = of_layers().summary
 
@@ -92,6 +93,7 @@ def test_a_weight_that_is_wanted_in_two_types_is_converted_once_for_each() -> No
     assert result.summary.precision is not None
 
 
+@pytest.mark.slow
 def test_a_budget_that_not_even_bf16_meets_is_refused_with_what_can_be_reached() -> None:
     with pytest.raises(InfeasibleError, match=r"0.9999999 cannot.*reach 0\.9998.*at most 0\.9998"):
         within(0.9999999)
@@ -119,6 +121,7 @@ def test_random_weights_and_inputs_are_said() -> None:
     assert [w for w in result.summary.warnings if "--calibration" in w]
 
 
+@pytest.mark.slow
 def test_given_weights_and_inputs_are_measured_with() -> None:
     rng = np.random.default_rng(0)
     weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}
@@ -131,6 +134,7 @@ def test_given_weights_and_inputs_are_measured_with() -> None:
     assert not [w for w in result.summary.warnings if "measured with" in w]
 
 
+@pytest.mark.slow
 def test_an_output_is_not_in_blocks_though_an_equal_op_before_it_is() -> None:
     """Ops that ask the same questions share their answers; an output's op asks another one."""
     result = within(0.9, layers_of(3))
@@ -159,6 +163,7 @@ def test_an_output_of_equal_numbers_is_judged_by_its_error() -> None:
     assert found.measured_pcc >= 0.98
 
 
+@pytest.mark.slow
 def test_the_worst_of_several_samples_keeps_the_budget() -> None:
     rng = np.random.default_rng(0)
     weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}
@@ -183,6 +188,7 @@ def test_weights_that_are_missing_are_named() -> None:
         within(0.98, given=GivenValues({"w0": np.zeros((SIZE, SIZE)), "w2": np.zeros((SIZE, SIZE))}))
 
 
+@pytest.mark.slow
 def test_the_same_budget_gives_the_same_bytes() -> None:
     first, second = of_layers(), within(0.98)
     for result in (first, second):
@@ -199,6 +205,7 @@ def test_a_result_says_what_it_was_measured_to_do() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.slow
 def test_a_written_plan_holds_up_to_its_check(count: int, tmp_path: Path) -> None:
     """Its weights in L1 too, in whatever element type."""
     result = within(0.98, layers(count))

@@ -33,6 +33,7 @@ def precision(least_pcc: float, *, pareto: bool) -> Precision:
     return found
 
 
+@pytest.mark.slow
 def test_every_point_of_the_front_is_faster_and_less_exact_than_the_next() -> None:
     front = precision(0.98, pareto=True).front
 
@@ -42,6 +43,7 @@ def test_every_point_of_the_front_is_faster_and_less_exact_than_the_next() -> No
         assert faster.measured_pcc < slower.measured_pcc
 
 
+@pytest.mark.slow
 def test_the_front_ends_with_the_plan_in_bf16_and_has_what_was_asked_for() -> None:
     alone = precision(0.98, pareto=False)
 

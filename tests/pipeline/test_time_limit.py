@@ -77,6 +77,7 @@ def test_a_plan_that_is_not_closed_in_time_gives_way_to_the_one_before(monkeypat
         ),
     ],
 )
+@pytest.mark.slow
 def test_what_a_mode_adds_is_left_out_and_that_is_said(monkeypatch, stage, options, lacks):
     result = run(monkeypatch, stage, **options)
 

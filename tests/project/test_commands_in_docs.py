@@ -160,18 +160,23 @@ def test_what_is_not_run_needs_what_no_test_has() -> None:
 
 @pytest.mark.parametrize("block", of_kind("sh"), ids=lambda block: block.name)
 def test_commands_run(block: Block, prepared: Path, tmp_path: Path) -> None:
-    if "curl" in block.text and shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    run(block.text, prepared, tmp_path)
+    run_block(block, prepared, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_ttnn")
 @pytest.mark.parametrize("block", of_kind("sh slow"), ids=lambda block: block.name)
 def test_slow_commands_run(block: Block, prepared: Path, tmp_path: Path) -> None:
+    run_block(block, prepared, tmp_path)
+
+
+def run_block(block: Block, prepared: Path, tmp_path: Path) -> None:
+    if "curl" in block.text and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
     run(block.text, prepared, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(prepared: Path, tmp_path: Path) -> None:
     (block,) = (b for b in of_kind("python") if b.page.name == "README.md")
     (tmp_path / "readme.py").write_text(block.text, encoding="utf-8")
@@ -179,6 +184,7 @@ def test_the_python_of_the_readme_runs(prepared: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model_ttnn.py").exists()
 
 
+@pytest.mark.slow
 def test_the_client_of_the_service_page_runs(prepared: Path, tmp_path: Path) -> None:
     (block,) = (b for b in of_kind("python") if b.page.name == "service.md")
     asked = 'import urllib.request as r; r.urlopen("http://localhost:8000/readyz")'

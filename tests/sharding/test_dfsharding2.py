@@ -260,6 +260,7 @@ def test_where_merging_gains_nothing_the_plan_is_that_of_dfsharding_and_says_why
 
 
 @pytest.mark.parametrize("policy", sampled(("dfsharding", "dfsharding2"), ["dfsharding"], []))
+@pytest.mark.slow
 def test_copies_that_the_user_demands_late_do_not_overrun_l1(policy: str) -> None:
     """What a late demanded copy is made from stays in L1 until then, under dfsharding too."""
     b = GraphBuilder("late")
@@ -306,6 +307,7 @@ def networks(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(30))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.sampled_from([0.1, 0.3, 0.95]))
+@pytest.mark.slow
 def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: str, cap: float) -> None:
     try:
         problem = problem_of(graph, board, tensor_l1_usage_cap=cap)

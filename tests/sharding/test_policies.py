@@ -97,6 +97,7 @@ def test_a_chain_is_cut_where_it_does_not_pay(policy: str) -> None:
     assert any("1 chain(s) are cut" in w for w in result.summary.warnings)
 
 
+@pytest.mark.slow
 def test_time_objective_is_at_least_as_fast() -> None:
     cores, time = run(mlp()), run(mlp(), chain_objective="time")
     assert time.summary.predicted_time_ns <= cores.summary.predicted_time_ns
@@ -202,6 +203,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(25))
 @given(graph=graphs(), board=st.sampled_from(["n150", "p150"]), policy=st.sampled_from(policy_names()))
+@pytest.mark.slow
 def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: Graph, board: str, policy: str) -> None:
     """`optimize` raises if its own re-check fails, so returning at all is the first property."""
     options, device = Options.from_mapping({"policy": policy, "board": board}), DeviceSpec.preset(board)

@@ -104,6 +104,7 @@ def gated() -> Graph:
     return b.finish(b.op("ttnn.linear", y, b.parameter("w2", (2048, 1024)), name="down"))
 
 
+@pytest.mark.slow
 def test_2_only_the_first_operand_stays_in_l1() -> None:
     """Both factors of a gated product are computed on the board; the second one makes the way through DRAM."""
     chains, whole = both(gated)
@@ -132,6 +133,7 @@ def bottleneck() -> Graph:
 SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 
+@pytest.mark.slow
 def test_3_one_bad_edge_costs_more_than_itself() -> None:
     """One edge makes the chain slower than DRAM. Cut there, what `widen` gives makes the way through DRAM. With a
     choice per op it stays in L1, interleaved, and the ops around it take what suits them."""
@@ -165,6 +167,7 @@ def test_4_chains_do_not_see_each_other() -> None:
     assert time_ns(whole) < 0.95 * time_ns(chains)
 
 
+@pytest.mark.slow
 def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
     """With 65 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
     roomy = both(long_way_round)[1]

@@ -56,6 +56,7 @@ def test_what_is_no_rectangle_stays_single_tiles(rows: int, columns: int) -> Non
 
 @executed
 @pytest.mark.parametrize("size", [(2, 4, 3), (4, 1, 2)])
+@pytest.mark.slow
 def test_blocks_are_the_interpreters_products_bit_for_bit(size: tuple[int, int, int]) -> None:
     found = witness(product(*size, wide=True), KernelOptions(), arguments={"k_blocks": 2})
     assert (found.beyond, found.executed) == (0, 0)

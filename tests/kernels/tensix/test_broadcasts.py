@@ -59,6 +59,7 @@ def test_a_single_row_or_column_of_tiles_is_repeated(frame: Shape) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_random_frames_compute_what_they_say(data: st.DataObject) -> None:
     """A sum of two ops, each with one operand that may have fewer tiles, in either order."""
     frame = (data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4)))

@@ -94,6 +94,7 @@ def records(draw: st.DrawFn) -> dict[str, object]:
 
 @settings(max_examples=examples(25))
 @given(records())
+@pytest.mark.slow
 def test_random_bodies_compute_what_they_say(record: dict[str, object]) -> None:
     case = read_cases({"cases": [record]})[0]
     assert witness(case_program(case), KernelOptions(), execute_cpp=False).interpreter == 0

@@ -60,6 +60,7 @@ def of(processor: Processor, wide: bool) -> list[tuple[str, KernelSource]]:
     return [(name, k) for name, w, k in kernels() if k.kind == processor.kind and (movers or w == wide)]
 
 
+@pytest.mark.slow
 def test_every_form_is_called() -> None:
     texts = {name: k.text for name, _, k in kernels() if k.kind == "compute"}
     for op in TILE_OPS.values():

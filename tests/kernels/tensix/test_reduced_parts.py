@@ -93,6 +93,7 @@ UNARY = [name for name, op in TILE_OPS.items() if op.arity == 1 and op.elementwi
     st.sampled_from([DType.BF16, DType.F32]),
     st.booleans(),
 )
+@pytest.mark.slow
 def test_whatever_is_stored_direct_is_what_it_means(
     axis: str, names: list[str], kind: str, dtype: DType, fuse: bool
 ) -> None:

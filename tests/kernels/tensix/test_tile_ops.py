@@ -93,6 +93,7 @@ CHIPS = [pytest.param(None, id="ideal"), "wormhole_b0", "blackhole"]
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 @pytest.mark.parametrize("chip", CHIPS[:2])
 @pytest.mark.parametrize("first", range(0, len(BY_ELEMENT), PER_KERNEL))
+@pytest.mark.slow
 def test_ops_by_element_agree_bit_for_bit(first: int, chip: str | None) -> None:
     names = BY_ELEMENT[first : first + PER_KERNEL]
     ops = []

@@ -78,6 +78,7 @@ def test_a_query_that_takes_too_long_is_a_timeout_and_the_rest_is_answered(pool:
     assert (answers[1]["kind"], answers[1]["seconds"]) == ("timeout", 1)
 
 
+@pytest.mark.slow
 def test_kills_from_outside_change_no_answer(pool: Pool, ask) -> None:
     questions = [ask.softmax(32 * (1 + i % 40)) for i in range(400)]
     expected = [_facts(a) for a in pool.ask(questions)]

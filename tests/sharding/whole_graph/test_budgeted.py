@@ -43,6 +43,7 @@ def time_ns(problem: PolicyInput, plan: Plan) -> int:
     return replay_plan(problem.pricer, plan.schedule, plan.decisions).time_ns
 
 
+@pytest.mark.slow
 def test_a_looser_budget_is_never_slower_and_is_kept() -> None:
     graph = layers()
     plans = [GlobalPolicy().run(within(pcc, graph)) for pcc in (0.9999, 0.9)]
@@ -63,6 +64,7 @@ def _exact_errors(graph: Graph, pcc: float) -> list[float]:
     return list(plan_errors(problem, plan).values())
 
 
+@pytest.mark.slow
 def test_weights_in_blocks_are_what_a_memory_bound_product_takes() -> None:
     plan = GlobalPolicy().run(within(0.95, layers()))
 
@@ -78,6 +80,7 @@ def test_the_output_stays_in_the_graphs_type() -> None:
     assert plan.decisions["last"].candidate.output.dtype is None
 
 
+@pytest.mark.slow
 def test_no_choice_within_the_budget_is_faster_than_the_bound() -> None:
     """By brute force over a problem of few options, memory and budget included."""
     problem = within(0.95, layers(1, 128))
@@ -103,6 +106,7 @@ def _fewer(problem: GraphProblem, most: int) -> GraphProblem:
     return GraphProblem(costs, pairs, usages, problem.capacity)
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_dealt_out_again_is_kept_and_never_slower() -> None:
     problem = within(0.99, layers())
     plan = GlobalPolicy().run(replace(problem, budget=None))
@@ -138,6 +142,7 @@ def test_the_exact_plan_is_a_choice_where_other_ways_stand_for_its_own(monkeypat
     ]
 
 
+@pytest.mark.slow
 def test_a_budget_of_nothing_cannot_be_dealt_out() -> None:
     problem = within(0.99, layers())
     plan = GlobalPolicy().run(replace(problem, budget=None))

@@ -71,6 +71,7 @@ def test_the_bound_is_reported_with_its_gap() -> None:
     assert run(residual(), "dfsharding").summary.gap is None
 
 
+@pytest.mark.slow
 def test_more_than_l1_holds_is_spilled_and_still_verified() -> None:
     """24 values of 4 MiB are more than the 80 MiB of L1 hold beside circular buffers: the first choice does not fit."""
     graph = branches(2048, 8)
@@ -101,6 +102,7 @@ def forks(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(25))
 @given(forks(), st.sampled_from(["n150", "p150"]))
+@pytest.mark.slow
 def test_never_slower_than_chains_and_never_below_its_bound(graph: Graph, board: str) -> None:
     whole, chains = run(graph, "global", board).summary, run(graph, "dfsharding", board).summary
     assert whole.predicted_time_ns <= chains.predicted_time_ns
@@ -130,6 +132,7 @@ def test_a_time_limit_returns_a_verified_plan() -> None:
     assert replay_plan(problem.pricer, plan.schedule, plan.decisions).overflows == ()
 
 
+@pytest.mark.slow
 def test_forced_reshards_and_overrides_are_kept() -> None:
     plain, forced = run(residual()), run(residual(), insert_memreconfig="down0=0")
     copies = forced.summary.reshards + forced.summary.loads

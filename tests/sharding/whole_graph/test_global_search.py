@@ -93,6 +93,7 @@ def own_bytes(problem: PolicyInput, plan: Plan, op_id: str) -> int:
     return problem.pricer.constraints(op, decision.operands, candidate.config, candidate.request).peak_bytes
 
 
+@pytest.mark.slow
 def test_an_order_in_which_less_lives_is_found() -> None:
     """Depth first, all branches live at once; the sum may take each as soon as it is there."""
     graph = branches(1024, 8)
@@ -103,6 +104,7 @@ def test_an_order_in_which_less_lives_is_found() -> None:
     assert whole.summary.spills <= 1
 
 
+@pytest.mark.slow
 def test_a_run_can_end_at_any_moment() -> None:
     """Whenever the time is up, there is a plan that fits, no slower than DRAM, and a bound if one is claimed."""
     problem = problem_of(residual(2, 512, 256))

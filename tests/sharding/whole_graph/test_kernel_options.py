@@ -57,6 +57,7 @@ def run(graph: Graph, **options: object) -> OptimizedGraph:
 
 
 @pytest.mark.parametrize("graph", [waves, residual])
+@pytest.mark.slow
 def test_a_plan_with_kernels_is_never_slower(graph: Callable[[], Graph]) -> None:
     apart, fused = run(graph()), run(graph(), fuse_kernels=True)
     assert fused.summary.predicted_time_ns <= apart.summary.predicted_time_ns
@@ -238,6 +239,7 @@ SLOW = [(a_single_op, LARGER), (with_a_softmax, SMALL)]
 
 
 @pytest.mark.parametrize(("ops", "shape"), sampled(CASES, QUICK, SLOW))
+@pytest.mark.slow
 def test_no_plan_is_faster_than_the_optimal_one(ops: Callable[[GraphBuilder, Shape], str], shape: Shape) -> None:
     """Each is written as a program, and its kernels are found there, which the options know nothing of."""
     b = GraphBuilder("small")

@@ -54,6 +54,7 @@ def test_a_layout_that_is_no_option_is_no_choice() -> None:
     assert choice_of_plan(model, problem.pricer, whole.decisions) is None
 
 
+@pytest.mark.slow
 def test_a_search_proves_the_plan_that_another_found() -> None:
     """Given the optimum, it finds nothing faster, and still closes the gap as if it had found it itself."""
     problem = tight(branches(1024, 6), 0.2)

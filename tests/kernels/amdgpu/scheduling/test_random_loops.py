@@ -32,6 +32,7 @@ LIMITS = {"v": 64, "s": 94, "a": 0}
 
 @given(st.integers(0, 10**6), st.sampled_from([64, 128]), st.booleans(), st.booleans(), st.integers(1, MOST_ROUNDS - 3))
 @settings(max_examples=examples(24), deadline=None)
+@pytest.mark.slow
 def test_scheduled_loops_store_the_same(seed: int, threads: int, top: bool, apart: bool, rounds: int) -> None:
     program = random_loop(seed, threads, top)
     scheduled = AssemblyOptions(loads_at_barriers=not apart)
