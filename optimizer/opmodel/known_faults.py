@@ -195,6 +195,24 @@ def _element_wise_rows(query: OpQuery) -> str | None:
     return None
 
 
+def _copy(query: OpQuery) -> str | None:
+    """Copies of rows that are wider in their shards than the tensor is, into shards of another width.
+
+    So a pool leaves its result. Run: 24, 40 and 72 channels in height shards of 32, 64 and 96 columns, copied into
+    shards of 24, 40 and 72, more than 93 % of the values wrong; into other shards of the same width, and to DRAM and
+    L1 interleaved, right.
+    """
+    x = query.inputs[0]
+    spec, asked = x.layout.shard_spec, None if query.output is None else query.output.shard_spec
+    if spec is None or asked is None or x.layout.is_tile or not x.shape or channel_shards(x) > 1:
+        return None
+    if spec.shape[1] <= x.shape[-1] or asked.shape[1] == spec.shape[1]:
+        return None
+    return (
+        f"copying rows of {x.shape[-1]} columns in shards of {spec.shape[1]} into shards of {asked.shape[1]} moves them"
+    )
+
+
 def _rotary(query: OpQuery) -> str | None:
     """Positions that are no whole tiles: the result has as many rows as its tiles, [1, 2, 64, 64] for [1, 2, 50, 64].
 
@@ -235,6 +253,7 @@ _RULES: dict[str, Callable[[OpQuery], str | None]] = {
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
     "ttnn.rotary_embedding": _rotary,
+    "ttnn.to_memory_config": _copy,
     "ttnn.layer_norm": _norm,
     "ttnn.rms_norm": _norm,
 }

@@ -246,3 +246,18 @@ def test_kernels_of_one_row_do_not_go_from_one_column_of_cores_to_several(
     why = fault(OpQuery("ttnn.conv2d", (x, weight), tuple(sorted(attrs.items())), Conv2dConfig()))
 
     assert why is None if right else "one column of cores" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "right"), [(64, 40, False), (64, 64, True), (40, 40, True), (64, None, True), (40, 64, True)]
+)
+def test_rows_wider_than_their_tensor_keep_their_width(held: int, asked: int | None, right: bool) -> None:
+    def rows_of(columns: int, cores: int) -> TensorLayout:
+        return sharded_layout((1, 1, 576, columns), HEIGHT, (cores, 1), N150, PageLayout.ROW_MAJOR)
+
+    x = TensorSpec((1, 1, 576, 40), DType.BF16, rows_of(held, 36))
+    memory = DRAM_ROW_MAJOR.memory if asked is None else rows_of(asked, 18).memory
+
+    why = fault(OpQuery("ttnn.to_memory_config", (x,), (), None, memory))
+
+    assert why is None if right else "moves them" in str(why)
