@@ -139,8 +139,9 @@ def _depthwise_row(query: OpQuery) -> str | None:
 def _row_kernel(query: OpQuery) -> str | None:
     """Convolutions with kernels of one row, from block shards on one column of cores into those on several.
 
-    Run: 1x3, 24 to 64 channels on 1 x 8 and 1 x 4 cores to 64 and 72, tiles and rows: relative error 1.2 and more. To
-    32 channels, on two columns, in height shards and with 3x1 and 3x3 kernels: right.
+    Run: 1x3 and 1x5, 24 to 64 channels on 1 x 8 and 1 x 4 cores to 64 and 72, tiles and rows, 32 from tiles in DRAM
+    that the convolution cuts into blocks: relative error 1.2 and more. To 32 channels, on two columns, from 24 columns
+    of rows in DRAM (three blocks of 8), in height shards and with 3x1 and 3x3 kernels: right.
     """
     a: dict[str, Any] = dict(query.attr)
     x, blocks = query.inputs[0], TensorMemoryLayout.BLOCK_SHARDED
@@ -151,7 +152,7 @@ def _row_kernel(query: OpQuery) -> str | None:
         columns = channel_shards(x) if x.layout.memory_layout is blocks else 0
     else:
         in_blocks = getattr(query.config, "shard_layout", None) == blocks.value
-        columns = -(-x.shape[-1] // TILE) if in_blocks else 0
+        columns = -(-x.shape[-1] // (TILE if x.layout.is_tile else ROW_PIECE)) if in_blocks else 0
     if columns != 1:
         return None
     return f"a 1x{wide} convolution of blocks on one column of cores into several computes something else"

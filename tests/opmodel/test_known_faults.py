@@ -249,6 +249,19 @@ def test_kernels_of_one_row_do_not_go_from_one_column_of_cores_to_several(
 
 
 @pytest.mark.parametrize(
+    ("page", "cin", "right"),
+    [(DRAM_TILE, 32, False), (DRAM_TILE, 48, True), (DRAM_ROW_MAJOR, 24, True), (DRAM_ROW_MAJOR, 8, False)],
+)
+def test_blocks_that_such_a_convolution_cuts_itself_are_judged_alike(page: TensorLayout, cin: int, right: bool) -> None:
+    inputs = (TensorSpec((1, 1, 256, cin), DType.BF16, page), TensorSpec((72, cin, 1, 3), DType.BF16, HOST_ROW_MAJOR))
+    attrs: dict[str, Any] = {"kernel_size": (1, 3), "in_channels": cin, "out_channels": 72, "input_height": 32}
+
+    why = fault(OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), Conv2dConfig(shard_layout=BLOCK.value)))
+
+    assert why is None if right else "one column of cores" in str(why)
+
+
+@pytest.mark.parametrize(
     ("held", "asked", "right"), [(64, 40, False), (64, 64, True), (40, 40, True), (64, None, True), (40, 64, True)]
 )
 def test_rows_wider_than_their_tensor_keep_their_width(held: int, asked: int | None, right: bool) -> None:
