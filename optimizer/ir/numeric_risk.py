@@ -44,7 +44,7 @@ def numeric_risks(graph: Graph) -> tuple[NumericRisk, ...]:
     """Every risk of a graph, in the order of its ops; weights are prepared once and are not looked at."""
     found = []
     for op in graph.run_ops():
-        if op.outputs and graph.value(op.outputs[0]).dtype not in _WIDE:
+        if op.outputs and (graph.value(op.outputs[0]).dtype not in _WIDE or op.op == "ttnn.argmax"):
             for kind, look in _PATTERNS.items():
                 found += [NumericRisk(kind, op.id, f"{op.name or op.id}: {why}") for why in look(graph, op)]
     return tuple(found)
@@ -169,10 +169,25 @@ def _softmax(graph: Graph, op: Op) -> Iterator[str]:
         )
 
 
+def _selection(graph: Graph, op: Op) -> Iterator[str]:
+    if op.op in ("ttnn.topk", "ttnn.sort", "ttnn.argmax") and graph.value(op.inputs[0]).dtype not in _WIDE:
+        yield (
+            "what is selected are scores in bf16: those that differ by less than 1/256 of their size may become equal "
+            "or change places, so that others are taken than the model would"
+        )
+
+
+def _angle(graph: Graph, op: Op) -> Iterator[str]:
+    if op.op in ("ttnn.sin", "ttnn.cos") and graph.value(op.inputs[0]).dtype not in _WIDE:
+        yield "the angle is in bf16, off by 1/512 of its size: with more than some turns nothing of it is left"
+
+
 _PATTERNS: dict[str, Callable[[Graph, Op], Iterator[str]]] = {
     "variance-as-difference": _variance,
     "whole-numbers-above-256": _whole_numbers,
     "long-sum": _long_sum,
     "long-product": _long_product,
     "softmax-without-maximum": _softmax,
+    "selection-of-rounded-scores": _selection,
+    "angle-in-bf16": _angle,
 }

@@ -110,3 +110,22 @@ def test_others_read_an_angle_in_bf16(make_model: Model) -> None:
     (product,) = (op for op in graph.ops() if op.op in ("ttnn.matmul", "ttnn.linear"))
     assert {graph.value(v).dtype for v in product.inputs} == {DType.BF16}
     assert graph.value("y").dtype is DType.BF16
+
+
+def test_a_grid_that_is_cut_into_parts_is_f32_before_and_after(make_model: Model) -> None:
+    """Deformable attention: points of several levels are computed at once."""
+    net = Net()
+    scaled = net("Mul", net("Add", net("MatMul", "query", np.ones((16, 16), np.float32)), "at"), np.float32(2))
+    parts = net("Split", scaled, count=2, axis=2, num_outputs=2)
+    images = [
+        net("GridSample", f"image{k}", net("Reshape", part, ints(1, 20, 4, 2)), align_corners=0, mode="linear")
+        for k, part in enumerate(parts)
+    ]
+    net("Add", *images, out="y")
+    inputs = {"image0": (1, 8, 32, 32), "image1": (1, 8, 16, 16), "at": (1, 20, 16), "query": (1, 20, 16)}
+
+    graph = load(make_model(net.nodes, inputs, ["y"], net.weights, 20).SerializeToString()).graph
+
+    grids = {graph.value(op.inputs[1]).dtype for op in graph.ops() if op.op == "ttnn.grid_sample"}
+    (cut,) = (op for op in graph.ops() if op.op == "ttnn.split")
+    assert {graph.value(v).dtype for v in (*cut.inputs, *cut.outputs)} | grids == {DType.F32}

@@ -68,6 +68,14 @@ def log_sum(b: GraphBuilder, x: str) -> str:
     return b.op("ttnn.log", b.op("ttnn.sum", b.op("ttnn.exp", x), dim=(-1,), keepdim=True), name="log_sum")
 
 
+def best(b: GraphBuilder, x: str) -> str:
+    return b.op("ttnn.argmax", x, dim=-1, name="best")
+
+
+def wave(b: GraphBuilder, x: str) -> str:
+    return b.op("ttnn.sin", x, name="wave")
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "said"),
     [
@@ -79,6 +87,8 @@ def log_sum(b: GraphBuilder, x: str) -> str:
         (softmax(shifted=False), "softmax-without-maximum", "by_hand: exponentials"),
         (softmax(shifted=False, inverse=True), "softmax-without-maximum", "by_hand: exponentials"),
         (log_sum, "softmax-without-maximum", "log_sum: exponentials"),
+        (best, "selection-of-rounded-scores", "best: what is selected are scores in bf16"),
+        (wave, "angle-in-bf16", "wave: the angle is in bf16"),
     ],
 )
 def test_a_pattern_is_named_with_its_node_and_why(make: Make, kind: str, said: str) -> None:
@@ -92,7 +102,7 @@ def test_what_bf16_can_carry_is_not_named(make: Make) -> None:
     assert numeric_risks(graph_of(make)) == ()
 
 
-@pytest.mark.parametrize("make", [variance, total((-1, -2)), softmax(shifted=False), log_sum])
+@pytest.mark.parametrize("make", [variance, total((-1, -2)), softmax(shifted=False), log_sum, best, wave])
 def test_wide_floats_are_no_risk(make: Make) -> None:
     assert numeric_risks(graph_of(make, DType.F32)) == ()
 

@@ -33,8 +33,8 @@ class _Island:
     values: list[str] = field(default_factory=list)
     """Floats among them."""
     ops: list[Op] = field(default_factory=list)
-    makers: list[Op] = field(default_factory=list)
-    """Ops of other kinds at its edge: products, norms."""
+    edges: list[str] = field(default_factory=list)
+    """Floats that ops of other kinds make: products, norms."""
     counts: bool = False
     """Whether it begins at integers that the model is given."""
     given: bool = False
@@ -50,7 +50,7 @@ def exact_values(graph: Graph) -> int:
     for root in [op for op in graph.ops() if op.op in EXACT_OPERAND]:
         island = _island(graph, root.inputs[EXACT_OPERAND[root.op]])
         is_grid = root.op == "ttnn.grid_sample"
-        if not island.values or not (is_grid or (island.given and not island.makers)):
+        if not island.values or not (is_grid or (island.given and not island.edges)):
             continue
         wide |= dict.fromkeys(_widen(graph, island))
         inside |= {root.id, *(op.id for op in island.ops)}
@@ -73,15 +73,15 @@ def _island(graph: Graph, wanted: str) -> _Island:
         if not value.dtype.is_float:
             found.counts |= _is_given(graph, value_id)
             continue
-        if op is None or _is_followed(graph, op):
-            found.values.append(value_id)
         if op is None:
+            found.values.append(value_id)
             found.given |= value.kind is ValueKind.INPUT
-        elif _is_followed(graph, op):
+        elif not _is_followed(graph, op):
+            found.edges.append(value_id)
+        elif op not in found.ops:
+            found.values.extend(op.outputs)
             found.ops.append(op)
             stack.extend(op.inputs)
-        else:
-            found.makers.append(op)
     found.given |= found.counts
     return found
 
@@ -103,7 +103,7 @@ def _is_given(graph: Graph, value_id: str) -> bool:
 def _is_followed(graph: Graph, op: Op) -> bool:
     """Element-wise ops and movement, and products of a column with a row, which add nothing up."""
     row = opdef(op.op)
-    if row.opaque or len(op.outputs) != 1:
+    if row.opaque:
         return False
     if _is_outer_product(graph, op):
         return True
@@ -121,13 +121,14 @@ def _widen(graph: Graph, island: _Island) -> list[str]:
             graph.replace_op(op.with_attrs(**{RESULT_DTYPE: F32.value}))
         elif _is_outer_product(graph, op):
             graph.replace_op(replace(op, op="ttnn.multiply", attrs={}))
-    for op in island.makers:
-        result = op.outputs[0]
-        if opdef(op.op).takes_dtype and len(op.outputs) == 1:
-            graph.replace_op(op.with_attrs(**{RESULT_DTYPE: F32.value}))
-            island.values.append(result)
+    for value_id in island.edges:
+        maker = graph.producer(value_id)
+        if maker is not None and opdef(maker.op).takes_dtype and len(maker.outputs) == 1:
+            graph.replace_op(maker.with_attrs(**{RESULT_DTYPE: F32.value}))
+            island.values.append(value_id)
         else:
-            _read_as(graph, result, F32, [reader for reader in island.ops if result in reader.inputs])
+            readers = [op for op in graph.consumers(value_id) if op.id in {inner.id for inner in island.ops}]
+            _read_as(graph, value_id, F32, readers)
     for value_id in island.values:
         graph.set_value(replace(graph.value(value_id), dtype=F32))
     return island.values
@@ -147,12 +148,12 @@ def _turn(graph: Graph, root: Op, island: _Island, inside: set[str]) -> list[str
 
 def _narrow(graph: Graph, value_id: str, inside: set[str]) -> None:
     """Let ops outside read a value in bf16."""
-    readers = [op for op in graph.consumers(value_id) if op.id not in inside]
-    if readers:
-        _read_as(graph, value_id, DType.BF16, readers)
+    _read_as(graph, value_id, DType.BF16, [op for op in graph.consumers(value_id) if op.id not in inside])
 
 
 def _read_as(graph: Graph, value_id: str, dtype: DType, readers: list[Op]) -> None:
+    if not readers:
+        return
     cast = emit(graph, readers[0], "typecast", [value_id], {RESULT_DTYPE: dtype.value})
     for op in readers:
         inputs = tuple(cast if v == value_id else v for v in op.inputs)
