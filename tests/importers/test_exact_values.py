@@ -52,6 +52,19 @@ def test_rotary_angles_are_right_at_any_position(first: int, make_model: Model) 
     assert graph.value("x").dtype is graph.value("y").dtype is DType.BF16
 
 
+def test_a_logarithm_that_becomes_an_index_is_not_rounded_before(make_model: Model) -> None:
+    """T5's buckets of relative positions."""
+    net = Net()
+    grown = net("Mul", net("Log", net("Cast", "distance", to=onnx.TensorProto.FLOAT)), np.float32(7.7))
+    net("Cast", net("Cast", grown, to=onnx.TensorProto.INT32), to=onnx.TensorProto.FLOAT, out="y")
+    graph = imported(net, make_model, {"distance": ((1, 512), onnx.TensorProto.INT64)})
+    distance = np.arange(1, 513)[None]
+
+    (found,) = emulated_values(graph, {}, {"distance": distance})
+
+    assert np.count_nonzero(found - np.trunc(np.log(distance) * 7.7)) <= 1
+
+
 @pytest.mark.parametrize("step", [1.0, 501.0, 999.0])
 def test_a_timestep_is_read_as_it_is(step: float, make_model: Model) -> None:
     """Diffusion models: one number up to 1,000, of which bf16 holds even ones only above 256."""

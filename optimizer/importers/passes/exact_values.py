@@ -1,8 +1,10 @@
-"""Values whose absolute error counts are computed in f32: arguments of sin and cos that come from inputs, and grids.
+"""Values whose absolute error counts are computed in f32: arguments of sin and cos that come from inputs, grids, and
+what becomes an integer without any layer before it.
 
-bf16 keeps 8 bits: position 4,032 times a frequency is off by up to 8 radians, and a point of a grid on an image of 160
-pixels by a third of a pixel. What such a value is computed from, back to inputs and weights, is f32 here, and becomes
-bf16 again where it is read by anything else. Exporters keep just these values in f32 in models of bf16.
+bf16 keeps 8 bits: position 4,032 times a frequency is off by up to 8 radians, a point of a grid on an image of 160
+pixels by a third of a pixel, and buckets of relative positions, which are logarithms made whole, by one. What such a
+value is computed from, back to inputs and weights, is f32 here, and becomes bf16 again where it is read by anything
+else. Exporters keep just these values in f32 in models of bf16.
 
 An angle that grows with an integer input (a position) is first reduced to one turn: the kernels of sin and cos count
 its half turns in 16 bits, which 102,943 exceeds.
@@ -20,9 +22,9 @@ from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import RESULT_DTYPE, CostClass
 from optimizer.ir.vocabulary import opdef
 
-EXACT_OPERAND = {"ttnn.sin": 0, "ttnn.cos": 0, "ttnn.grid_sample": 1}
-"""Ops with the operand whose absolute error counts."""
-CAST = "ttnn.typecast"
+CAST, GRID = "ttnn.typecast", "ttnn.grid_sample"
+EXACT_OPERAND = {"ttnn.sin": 0, "ttnn.cos": 0, GRID: 1, CAST: 0}
+"""Ops with the operand whose absolute error counts; of casts, those to integers."""
 F32 = DType.F32
 
 
@@ -43,18 +45,19 @@ class _Island:
 
 @partial(Pass, "exact-values")
 def exact_values(graph: Graph) -> int:
-    """Compute angles and grids in f32; rewrites are the ops that read one."""
+    """Compute such values in f32; rewrites are the ops that read one."""
     wide: dict[str, None] = {}
     inside: set[str] = set()
     done = 0
     for root in [op for op in graph.ops() if op.op in EXACT_OPERAND]:
+        if root.op == CAST and DType(root.attr(RESULT_DTYPE)).is_float:
+            continue
         island = _island(graph, root.inputs[EXACT_OPERAND[root.op]])
-        is_grid = root.op == "ttnn.grid_sample"
-        if not island.values or not (is_grid or (island.given and not island.edges)):
+        if not island.values or not (root.op == GRID or (not island.edges and (island.given or root.op == CAST))):
             continue
         wide |= dict.fromkeys(_widen(graph, island))
         inside |= {root.id, *(op.id for op in island.ops)}
-        if not is_grid:
+        if root.op not in (GRID, CAST):
             wide |= dict.fromkeys(_turn(graph, root, island, inside))
         done += 1
     for value_id in wide:
