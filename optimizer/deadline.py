@@ -15,8 +15,9 @@ GRACE_SHARE, GRACE_S = 0.1, 2.0
 """What is promised: a run ends within this share of its limit past it, or so many seconds, whichever is more."""
 LAST_SHARE = 0.45
 """Of that grace, after which whatever still works is ended; the rest is for writing down what there is."""
-REPEATED_S = 0.5
-"""After which it is ended again, where a library lost the first end, or a policy took it for that of its search."""
+REPEATED_S, SOON_S = 0.5, 0.01
+"""After which it is ended again, where a library lost the first end, or a policy took it for that of its search; and
+where Python would have lost it."""
 
 
 def last_moment_s(time_limit_s: float) -> float:
@@ -43,9 +44,12 @@ def hard_deadline(
     def over() -> TimeLimitError:
         return TimeLimitError(f"time limit of {time_limit_s:g} s reached: nothing to return", limit=time_limit_s)
 
-    def end(_signum: int, _frame: FrameType | None) -> None:
+    def end(_signum: int, frame: FrameType | None) -> None:
         nonlocal is_over
         is_over = True
+        if _loses_errors(frame):
+            signal.setitimer(signal.ITIMER_REAL, SOON_S, REPEATED_S)
+            return
         told()
         raise over()
 
@@ -65,3 +69,12 @@ def hard_deadline(
                 signal.signal(signal.SIGALRM, handler)
         if outer_s:
             signal.setitimer(signal.ITIMER_REAL, max(outer_s - (time.monotonic() - began), 1e-3), outer_interval_s)
+
+
+def _loses_errors(frame: FrameType | None) -> bool:
+    """Whether Python would print an error raised here and go on: in destructors and in callbacks of weak references."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") in ("_weakrefset", "weakref"):
+            return True
+        frame = frame.f_back
+    return False

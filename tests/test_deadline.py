@@ -21,6 +21,20 @@ def test_what_does_not_end_is_ended():
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
+def test_an_end_that_a_destructor_would_lose_comes_after_it():
+    class Slow:
+        def __del__(self):
+            time.sleep(0.05)
+
+    def drops_them():
+        with hard_deadline(0.01, spent_s=100.0):
+            while True:
+                Slow()
+
+    with pytest.raises(TimeLimitError):
+        drops_them()
+
+
 def test_what_takes_the_end_for_another_is_ended_again():
     ends = []
 

@@ -77,8 +77,9 @@ def test_fidelity_is_what_the_operands_bits_need(graph: Graph, op: str, fidelity
     assert dict(stated)["fid"].lower() == fidelity
 
 
-@pytest.mark.parametrize("op", [op for op in op_names() if opdef(op).compute is not None])
+@pytest.mark.parametrize("op", [op for op in op_names() if opdef(op).compute is not None and op != "ttnn.upsample"])
 def test_operands_in_f32_are_summed_in_f32(op: str) -> None:
+    """But for upsampling: tt-metal refuses 32-bit registers where it is bilinear."""
     rule = opdef(op).compute
     assert rule is not None
     stated = rule(Computation((DType.F32,) * 3))
