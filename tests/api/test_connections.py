@@ -81,6 +81,7 @@ def problem(said: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("head", [b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nX: "])
+@pytest.mark.slow
 def test_a_head_that_does_not_arrive_ends_the_connection(port: int, head: bytes) -> None:
     with connected(port) as connection:
         connection.sendall(head)

@@ -60,6 +60,7 @@ def test_a_job_from_post_to_result(client: TestClient, mlp_onnx: Path, tmp_path:
     assert done["predicted_time_ns"] == wanted["summary"]["predicted_time_ns"]
 
 
+@pytest.mark.slow
 def test_a_result_that_the_client_has_is_not_sent_again(client: TestClient, mlp_onnx: Path) -> None:
     url = "/v1/optimize?policy=dfsharding&name=mlp"
     first = client.post(url, content=mlp_onnx.read_bytes())

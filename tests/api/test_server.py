@@ -100,6 +100,7 @@ def test_a_client_that_leaves_frees_the_worker(server: str, project_root: Path) 
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.slow
 def test_a_half_sent_body_does_no_harm(server: str) -> None:
     with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2])), timeout=10) as connection:
         connection.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf")
@@ -126,6 +127,7 @@ def test_a_taken_port_is_an_error(project_root: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.slow
 def test_a_service_without_keys_is_for_this_machine_alone(host: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.sqlite'}"
     with socket.socket() as free:

@@ -81,6 +81,7 @@ def test_raw_onnx_gives_what_the_command_writes(
     assert keys[0] == keys[1]
 
 
+@pytest.mark.slow
 def test_options_in_the_query(client: TestClient, mlp_onnx: Path, tmp_path: Path) -> None:
     query = "name=mlp&board=p150&policy=dram&tensor-l1-usage-cap=0.9"
     response = client.post(f"/v1/optimize?{query}", content=mlp_onnx.read_bytes())

@@ -121,6 +121,7 @@ def test_values_and_failures_come_back_under_their_keys(executor: ClusterExecuto
     assert "ZeroDivisionError" in found["0"].error.traceback
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_process_fails_alone(executor: ClusterExecutor) -> None:
     executor.submit("dies", os.abort)
     executor.submit("good", partial(operator.neg, 1))
@@ -129,6 +130,7 @@ def test_a_job_that_kills_its_process_fails_alone(executor: ClusterExecutor) -> 
     assert found["good"].value == -1
 
 
+@pytest.mark.slow
 def test_a_job_past_its_deadline_fails_alone(cluster: str) -> None:
     executor = ClusterExecutor(cluster, deadline_s=2.0)
     executor.submit("slow", partial(time.sleep, 600))
@@ -186,6 +188,7 @@ def test_a_model_too_large_to_send_must_be_where_the_worker_is(
     assert "too large to be sent" in failed["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_gone_when_it_is_to_be_sent_fails_alone(
     executor: ClusterExecutor, mlp_onnx: Path, tmp_path: Path
 ) -> None:

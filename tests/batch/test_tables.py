@@ -25,6 +25,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_tables_hold_every_record(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [GOOD, BETTER, BAD]
     written = write_tables(records, tmp_path, {"seed": [1, 2]}, parquet=True)

@@ -42,5 +42,6 @@ def test_random_requests_have_a_documented_answer(target: HttpTarget) -> None:
     assert [finding for case in cases if (finding := judge(target, case.payload)[1])] == []
 
 
+@pytest.mark.slow
 def test_cases_are_made_from_their_seed(target: HttpTarget) -> None:
     assert [make_case(target, seed) for seed in range(50)] == [make_case(target, seed) for seed in range(50)]

@@ -32,6 +32,7 @@ def test_found_graphs_are_laid_out_or_refused(path: Path) -> None:
     assert outcome == f"refused: {REFUSED[path.stem]}" if path.stem in REFUSED else outcome.startswith("ok")
 
 
+@pytest.mark.slow
 def test_a_short_run_finds_nothing() -> None:
     verdicts = list(run_cases(JsonTarget(), range(150)))
 

@@ -42,6 +42,7 @@ def ring(nodes: int) -> GraphProblem:
     return GraphProblem(costs, pairs, usages, (40,) * (nodes // 8 + 2))
 
 
+@pytest.mark.slow
 def test_more_groups_make_it_no_worse_and_the_same_again() -> None:
     problem = ring(60)
     start = (2,) * 60

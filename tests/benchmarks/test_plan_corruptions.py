@@ -39,6 +39,7 @@ def corrupted(kind: Corruption) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.slow
 def test_good_plans_are_accepted(sample: str, tmp_path: Path) -> None:
     assert accepted(plan(sample), tmp_path)
     assert accepted(plan(sample), tmp_path, SAMPLES[sample].model())

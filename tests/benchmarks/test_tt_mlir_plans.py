@@ -106,6 +106,7 @@ def test_an_op_of_the_peers_that_does_not_fit_is_named(plans: Path, model: OpMod
 
 
 @pytest.mark.parametrize("name", ["unet_transposed", "mobilenet_blocks"])
+@pytest.mark.slow
 def test_ours_is_faster_on_the_same_ops(plans: Path, model: OpModel, name: str) -> None:
     theirs = price_record(peer(plans / f"{name}_O2.ops.json.gz", model))["predicted_time_ns"]
 
@@ -338,6 +339,7 @@ def test_plans_are_compared(project_root: Path, plans: Path, tmp_path: Path) -> 
     assert "resblock_O2" in text
 
 
+@pytest.mark.slow
 def test_a_plan_with_an_op_that_we_lack_fails_by_name(project_root: Path, tmp_path: Path) -> None:
     path = written(tmp_path, plan_record("ttnn.conv3d", [tensor(X, role="input")], [tensor(X)]), "odd")
 

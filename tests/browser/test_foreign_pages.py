@@ -126,6 +126,7 @@ def refusals(service: Service) -> float:
 
 
 @pytest.mark.parametrize("host", [NETWORK, "127.0.0.1", "localhost"])
+@pytest.mark.slow
 def test_no_page_of_another_site_posts_a_job(browser: Any, open_service: Service, host: str) -> None:
     page = page_at(browser, "http://evil.example:5000/attack")
     address, before = f"http://{host}:{open_service.port}/v1/jobs", refusals(open_service)

@@ -315,6 +315,7 @@ def test_everything_that_can_be_used_has_a_name_and_the_keyboard_reaches_it(page
     assert {"skip", "search", "graph", "zoom-in", "slider"} <= set(reached)
 
 
+@pytest.mark.slow
 def test_two_thousand_ops_are_there_at_once(open_page: OpenPage, tmp_path: Path) -> None:
     path = saved(MadeResult(2000).result(), tmp_path)
     page = open_page(path.as_uri())

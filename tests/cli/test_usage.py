@@ -187,6 +187,7 @@ def test_names_that_are_no_text_are_shown_and_obey_nobody(tmp_path: Path) -> Non
     assert b"\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 def test_files_whose_names_are_no_text_are_read_and_told(project_root: Path, tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path)
     model, board = folder + b"/\xff.json", folder + b"/\xfe.json"

@@ -101,6 +101,7 @@ def executed(case: Case, inputs: Arrays | None = None, device: str = "sim", per_
 
 
 # -- the three ways in which a model holds its weights -------------------------------------------------------
+@pytest.mark.slow
 def test_a_mock_device_takes_the_whole_program_with_its_weights(needs_ttnn: None, case: Case) -> None:
     outcome = executed(case, device="mock")
 

@@ -104,6 +104,7 @@ def test_the_choice_is_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("policy", ["dfsharding", "dfsharding2"])
+@pytest.mark.slow
 def test_other_policies_fuse_where_it_pays(policy: str) -> None:
     b = GraphBuilder("blocks")
     v = b.input("x", X)

@@ -57,6 +57,7 @@ def test_bfloat16_after_every_op_stays_close(model: str) -> None:
         slow=[("mobilenetv2_legacy17", "global"), ("dlrm_like_dynamo20", "dram")],
     ),
 )  # fmt: skip
+@pytest.mark.slow
 def test_fixtures(model: str, policy: str) -> None:
     path = FIXTURES / f"{model}.onnx"
     given = case(onnx.load(path, load_external_data=False))

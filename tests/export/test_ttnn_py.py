@@ -394,6 +394,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(40))
 @given(graph=graphs(), policy=st.sampled_from(["dram", "dfsharding", "global"]))
+@pytest.mark.slow
 def test_any_program_compiles_and_frees_every_value_once(graph: Graph, policy: str) -> None:
     result = optimized(graph, policy)
     program = ttnn_program(result)
@@ -582,6 +583,7 @@ def test_hostile_names_give_the_program_of_tame_ones(name: str, place: int) -> N
     assert skeleton(names) == skeleton(["model", "x", "y", "sum"])
 
 
+@pytest.mark.slow
 def test_thousands_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     b = GraphBuilder("long")
     x = b.input("x", (1, 1, 32, 32))

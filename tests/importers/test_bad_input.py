@@ -373,6 +373,7 @@ def chain(make_model: Model, length: int, op: str) -> bytes:
 
 
 @pytest.mark.parametrize("nodes", sampled([3_000, 30_000], kept=[3_000]))
+@pytest.mark.slow
 def test_long_chain(nodes: int, make_model: Model) -> None:
     assert len(load(chain(make_model, nodes, "Sin")).graph) == nodes
 

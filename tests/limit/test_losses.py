@@ -68,6 +68,7 @@ QUICK, SLOW = ([p for p in NETWORKS if p.stem.startswith(names)] for names in (
 
 @pytest.mark.parametrize("path", sampled(NETWORKS, QUICK, SLOW), ids=lambda path: path.stem)
 @pytest.mark.parametrize("board", ["n150", "p150"])
+@pytest.mark.slow
 def test_no_network_is_faster_than_its_limit(path: Path, board: str) -> None:
     holds(planned(path, policy="dfsharding", board=board))
 

@@ -28,6 +28,7 @@ def result(request: pytest.FixtureRequest) -> OptimizedGraph:
     return made
 
 
+@pytest.mark.slow
 def test_buffers_lie_inside_the_capacity_of_the_name_and_apart(result: OptimizedGraph, tmp_path: Path) -> None:
     path = write(result, tmp_path)
     rows = lines(path)

@@ -60,6 +60,7 @@ def test_the_measured_correlation_is_within_the_budget_and_the_plan_is_faster() 
     assert not found.given_up
 
 
+@pytest.mark.slow
 def test_what_was_expected_is_near_what_is_measured() -> None:
     found = of_layers().summary.precision
 
@@ -78,6 +79,7 @@ def test_the_written_graph_states_what_was_taken() -> None:
     assert result.graph.value(result.graph.outputs[0]).dtype is DType.BF16
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_wanted_in_two_types_is_converted_once_for_each() -> None:
     b = GraphBuilder("shared")
     x, w = b.input("x", (1, 1, 64, SIZE)), b.parameter("w", (SIZE, SIZE))
@@ -152,6 +154,7 @@ def layers_of(count: int) -> Graph:
     return b.finish(v)
 
 
+@pytest.mark.slow
 def test_an_output_of_equal_numbers_is_judged_by_its_error() -> None:
     b = GraphBuilder("constant")
     y = b.op("ttnn.linear", b.input("x", (1, 1, 64, SIZE)), b.parameter("w", (SIZE, SIZE)), name="y")
@@ -218,6 +221,7 @@ def test_a_written_plan_holds_up_to_its_check(count: int, tmp_path: Path) -> Non
     assert (found["errors"], found["ok"]) == ([], True)
 
 
+@pytest.mark.slow
 def test_weights_over_the_dram_banks_take_other_element_types_too(tmp_path: Path) -> None:
     b = GraphBuilder("decode")
     v = b.input("x", (1, 1, 32, 2048))

@@ -96,6 +96,7 @@ def test_a_class_of_refusals_is_learnt_at_once() -> None:
     assert (check.ok, check.rounds, len(check.repaired)) == (True, 2, 1)
 
 
+@pytest.mark.slow
 def test_repairs_are_deterministic() -> None:
     with registered(TrustingOpModel) as name:
         first, second = (run(norms(), opmodel=name, check="ttmetal") for _ in range(2))

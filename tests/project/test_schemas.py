@@ -22,6 +22,7 @@ def test_committed_schema_is_current(project_root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("flags", "only"), [((), {"refused_kernels"}), (("--fuse-kernels",), set())])
+@pytest.mark.slow
 def test_a_result_satisfies_its_model_and_names_every_field(
     mlp_onnx: Path, tmp_path: Path, flags: tuple[str, ...], only: set[str]
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_join_that_refuses_its_operand_is_named() -> None:
     assert because(plan, "attention", "l1")[0].startswith("heads: does not run with 'attention_out' as l1 interleaved")
 
 
+@pytest.mark.slow
 def test_bytes_that_add_up_may_clash_by_the_holes_between_them() -> None:
     b = GraphBuilder("holes")
     x = b.op("ttnn.linear", b.input("x", (1, 1, 4096, 2048)), b.parameter("w0", (2048, 2048)), name="fc0")
@@ -323,6 +324,7 @@ def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: s
 
 @settings(max_examples=examples(20))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: str, order: random.Random) -> None:
     """After any changes, and after taking some back."""
     problem = problem_of(graph, board)

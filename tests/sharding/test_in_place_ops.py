@@ -74,6 +74,7 @@ def test_other_policies_have_nothing_in_place(policy: str) -> None:
     assert in_place(run(gated(), policy, **TIGHT)) == {}
 
 
+@pytest.mark.slow
 def test_with_kernels_of_our_own_nothing_is_in_place() -> None:
     assert in_place(run(gated(), fuse_kernels=True, **TIGHT)) == {}
 
@@ -227,6 +228,7 @@ def program_peaks(problem: PolicyInput, model: GlobalProblem, decisions: Mapping
     return peaks
 
 
+@pytest.mark.slow
 def test_answers_come_from_the_backend_that_was_asked(needs_ttnn: None) -> None:
     """Policy global on tt-metal's own answers has the same ops in place."""
     few = {"max_legal_layouts": 8, **TIGHT}

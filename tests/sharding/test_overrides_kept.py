@@ -172,6 +172,7 @@ def test_an_op_read_twice_by_one_reader(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.slow
 def test_dtypes_and_pages(policy: str) -> None:
     result = run(fork(), policy, override_output_layout="a=f32:l1,right=row_major")
     assert result.graph.value(result.graph.op("a_typecast").outputs[0]).dtype.value == "f32"

@@ -81,6 +81,7 @@ def feed_forward() -> Graph:
     return b.finish(b.op("ttnn.linear", x, b.parameter("w2", (4096, 1024)), name="out"))
 
 
+@pytest.mark.slow
 def test_1_reshards_are_inserted_only_where_an_edge_fails() -> None:
     """All of the chain fits together in block sharding, so no reshard is ever considered. Two that nothing forces pay:
     into and out of the width sharding in which `up` reads its weights once."""
@@ -158,6 +159,7 @@ def long_way_round() -> Graph:
     return b.finish(b.op("ttnn.add", y, kept, name="join"))
 
 
+@pytest.mark.slow
 def test_4_chains_do_not_see_each_other() -> None:
     """Each chain is solved on an L1 of its own and for its own cores: what another needs there, nobody weighs."""
     chains, whole = both(long_way_round)
@@ -193,6 +195,7 @@ def diamond() -> Graph:
     return b.finish(b.op("ttnn.layer_norm", join, b.parameter("g", (1024,)), name="norm"))
 
 
+@pytest.mark.slow
 def test_5_propagation_along_chains_cannot_settle_a_diamond() -> None:
     """What `top` gives has to suit both branches, and what they give has to suit `join`: constraints around a cycle,
     which no propagation along chains carries. Fork and join are cut; one branch does not even pay by itself."""

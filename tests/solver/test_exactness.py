@@ -26,6 +26,7 @@ def exactness(project_root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType
 
 
 @pytest.mark.parametrize("kind", ["generic", "layout"])
+@pytest.mark.slow
 def test_random_problems_with_tight_memory(exactness: ModuleType, kind: str) -> None:
     counts: Counter[str] = Counter()
     wrong = [line for i in range(45) for line in exactness.compare(kind, i, random.Random(f"test {kind} {i}"), counts)]

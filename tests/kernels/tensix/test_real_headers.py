@@ -73,6 +73,7 @@ def test_every_form_is_called() -> None:
 
 
 @pytest.mark.parametrize(("processor", "arch", "wide"), UNITS)
+@pytest.mark.slow
 def test_kernels_are_right_by_the_headers(processor: Processor, arch: str, wide: bool, tmp_path: Path) -> None:
     assert real_headers.findings(of(processor, wide), processor, arch, wide, tmp_path) == {}
 

@@ -109,6 +109,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(100))
 @given(bodies())
+@pytest.mark.slow
 def test_random_bodies_compute_what_numpy_does(body: dict[str, Any]) -> None:
     """Sixteen slots are enough for all of them, eight for most."""
     error = compile_case(read_cases(body)[0], SEED).record["error"]

@@ -110,6 +110,7 @@ def test_ops_by_element_agree_bit_for_bit(first: int, chip: str | None) -> None:
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.F32])
+@pytest.mark.slow
 def test_ops_of_whole_tiles_agree_bit_for_bit(dtype: DType, chip: str | None) -> None:
     names = sorted({n for n, op in TILE_OPS.items() if op.accumulates} | set(WHOLE_TILE))
 

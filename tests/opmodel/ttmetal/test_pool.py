@@ -101,6 +101,7 @@ def test_kills_from_outside_change_no_answer(pool: Pool, ask) -> None:
     assert [_facts(a) for a in answers] == expected
 
 
+@pytest.mark.slow
 def test_a_query_that_is_always_killed_ends_as_an_abort_not_to_be_kept(pool: Pool, ask) -> None:
     suicide = "__import__('os').kill(__import__('os').getpid(), 9)"
     answers = pool.ask([ask.query(suicide), ask.softmax()])

@@ -63,6 +63,7 @@ def test_a_plan_with_kernels_is_never_slower(graph: Callable[[], Graph]) -> None
     assert fused.summary.predicted_time_ns <= apart.summary.predicted_time_ns
 
 
+@pytest.mark.slow
 def test_kernels_that_pay_are_told_with_what_they_save() -> None:
     result = run(waves(), fuse_kernels=True)
     assert [set(region["ops"]) >= {f"sin{n}", f"square{n}", f"cos{n}"} for n, region in enumerate(result.fused_kernels)]

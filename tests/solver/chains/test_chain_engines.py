@@ -90,6 +90,7 @@ class Seen:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.slow
 def test_the_engines_agree_on_the_chains_of_a_graph(project_root: Path, name: str) -> None:
     options, seen = Options(board="n150", policy="dfsharding"), Seen()
     opmodel = CachedOpModel(create("analytical", DeviceSpec.load("n150"), options.l1_small_bytes))
