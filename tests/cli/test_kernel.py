@@ -98,6 +98,7 @@ def test_stages_are_printed_as_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "unknown pass 'asign-dst', did you mean 'assign-dst'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_unrolled_cpp_has_no_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(written(tmp_path, case(block=[2, 3])))
     looped, straight = (printed(capsys, "print", path, *flags) for flags in ([], ["--enable-unroll"]))

@@ -51,6 +51,7 @@ def test_a_result_without_times_has_no_ranking(run: Run, result_folder: Path, tm
 
 
 @pytest.mark.parametrize("by", ["op", "class", "bound"])
+@pytest.mark.slow
 def test_a_kernel_stands_for_its_ops(run: Run, fused_folder: Path, by: str) -> None:
     document = json.loads((fused_folder / "graph.json").read_text(encoding="utf-8"))
     record = json.loads(run("top", fused_folder, "--by", by, "--all", "--format", "json")[1])

@@ -118,6 +118,7 @@ def test_on_the_simulator_the_program_computes_the_model(needs_simulator: None, 
     assert outcome.ok
 
 
+@pytest.mark.slow
 def test_every_weight_is_fed_with_the_values_of_the_file(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     path, result = case
     session = FakeSession({name: np.zeros((1, LENGTH, VOCABULARY)) for name in ttnn_program(result).outputs}, "", "")

@@ -65,6 +65,7 @@ def read(tensor: Tensor) -> Array:
 # -- what it gives -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("settings", [{}, {"queues": 1}, {"trace": False}, {"trace": False, "queues": 1}])
+@pytest.mark.slow
 def test_runs_at_full_speed_give_what_a_plain_program_gives(model: str, settings: dict[str, Any]) -> None:
     bench = Bench(model, queues=settings.get("queues", 2))
     runner = bench.runner(**settings)

@@ -142,6 +142,7 @@ def largest(case: Callable[[int], Case]) -> int:
 
 
 @pytest.mark.parametrize("ruled", CASES, ids=[case.name for case in CASES])
+@pytest.mark.slow
 def test_run_verifier_and_tt_metal_agree_where_the_rule_decides(needs_ttnn: None, ruled: RuleCase) -> None:
     edge = largest(ruled.case)
     inside, beyond = ruled.case(edge), ruled.case(edge + 1)

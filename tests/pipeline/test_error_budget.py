@@ -68,6 +68,7 @@ def test_what_was_expected_is_near_what_is_measured() -> None:
     assert found.predicted_error == pytest.approx(found.measured_error, rel=0.5)
 
 
+@pytest.mark.slow
 def test_the_written_graph_states_what_was_taken() -> None:
     result = of_layers()
 

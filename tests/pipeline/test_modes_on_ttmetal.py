@@ -44,7 +44,7 @@ def attention(head: int) -> Graph:
     return b.finish(b.op("ttnn.add", y, y, name="sum"))
 
 
-@pytest.mark.parametrize("board", ["n150", "p150"])
+@pytest.mark.parametrize("board", ["n150", pytest.param("p150", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "given", "options"),
     [

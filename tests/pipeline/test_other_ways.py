@@ -140,6 +140,7 @@ def test_refused_convolutions_are_split(name: str) -> None:
 
 @pytest.mark.usefixtures("needs_ttnn")
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.slow
 def test_tt_metal_runs_the_parts(name: str) -> None:
     check = optimised(convolution(*REFUSED[name]), policy="dfsharding", check="ttmetal").summary.check
 

@@ -90,6 +90,7 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("policy", policy_names())
 @pytest.mark.parametrize(("make", "text", "op", "expected"), LAYOUTS, ids=[case[1] for case in LAYOUTS])
+@pytest.mark.slow
 def test_output_layouts(policy: str, make: Callable[[], Graph], text: str, op: str, expected: str) -> None:
     result = run(make(), policy, override_output_layout=text)
     assert expected in result_of(result, op)
@@ -133,6 +134,7 @@ MEMRECONFIGS = [
 
 @pytest.mark.parametrize("policy", policy_names())
 @pytest.mark.parametrize(("make", "op", "positions"), MEMRECONFIGS)
+@pytest.mark.slow
 def test_memreconfigs(policy: str, make: Callable[[], Graph], op: str, positions: tuple[int, ...]) -> None:
     """Each operand comes from a copy in L1 in the memory layout of the result."""
     result = run(make(), policy, insert_memreconfig=f"{op}={':'.join(map(str, positions))}")

@@ -103,6 +103,7 @@ def test_damaged_jobs_at_the_head_of_the_queue(
     "state", "created_at", "finished_at", "problem", "facts", "result", "attempts", "lease_ends_at", "cancel_asked",
 ])  # fmt: skip
 @pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.slow
 def test_damaged_jobs_among_others(
     database: Database, store: JobStore, queue: JobQueue, column: str, is_running: bool
 ) -> None:

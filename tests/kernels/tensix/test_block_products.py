@@ -70,6 +70,7 @@ def test_blocks_are_the_interpreters_products_bit_for_bit(size: tuple[int, int, 
         ("matmul_block_init(cb_0, cb_1, 0, 4, 2, 3);", "matmul_init(cb_0, cb_1, 0);"),
     ],
 )
+@pytest.mark.slow
 def test_an_init_of_another_shape_is_caught(old: str, new: str) -> None:
     lowered = lower(product(2, 4, 3))
     kernels = [replace(kernel, text=kernel.text.replace(old, new)) for kernel in emit_program(lowered)]

@@ -97,6 +97,7 @@ def agrees(found: Witnessed) -> bool:
 @executed
 @pytest.mark.parametrize("config", ["", WIDE])
 @pytest.mark.parametrize("example", [dense, attention, chain])
+@pytest.mark.slow
 def test_a_fused_region_computes_what_it_says(example: object, config: str) -> None:
     assert agrees(witness(example(config), KernelOptions()))  # type: ignore[operator]
 

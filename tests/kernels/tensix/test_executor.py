@@ -81,6 +81,7 @@ def test_the_right_kernels_run() -> None:
         ("cb_push_back(cb_2, 4);", "", "reader", "deadlock|reserved and not pushed|stopped"),
     ],
 )
+@pytest.mark.slow
 def test_mutations_are_caught(old: str, new: str, kind: str, message: str) -> None:
     with pytest.raises(VerificationError, match=message):
         run(old, new, kind)

@@ -137,6 +137,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("processor", "wrong"), WRONG)
+@pytest.mark.slow
 def test_wrong_kernels_are_found(processor: Processor, wrong: dict[str, Change], tmp_path: Path) -> None:
     right = dict(of(processor, wide=False))
     found = real_headers.findings([*right.items(), *changed(right, wrong)], processor, "wormhole", False, tmp_path)

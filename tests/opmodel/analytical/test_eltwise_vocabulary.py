@@ -76,6 +76,7 @@ def answer(found: OpConstraints) -> object:
 
 
 @pytest.mark.parametrize("name", OPS)
+@pytest.mark.slow
 def test_the_analytical_backend_says_what_tt_metal_says(name: str) -> None:
     real, ours = registry.create("ttmetal", BOARD), registry.create("analytical", BOARD)
     for query in queries(name):

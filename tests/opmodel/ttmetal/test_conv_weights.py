@@ -140,6 +140,7 @@ def differences(session: ProgramSession, query: OpQuery, board: DeviceSpec) -> l
 
 
 @pytest.mark.parametrize("case", [*NO_WHOLE_TILES, *UNALIGNED], ids=str)
+@pytest.mark.slow
 def test_what_is_prepared_is_what_the_convolution_makes(case: Case, session: ProgramSession, board: DeviceSpec) -> None:
     query = question(case, board)
     analytical = registry.create("analytical", board, L1_SMALL).constraints(query)
