@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,10 @@ class Lowering(NodeReader):
                 attrs[name] = value
             elif isinstance(value, list | tuple) and all(isinstance(v, int | float | str) for v in value):
                 attrs[name] = tuple(value)
+            given = attrs.get(name)
+            numbers = given if isinstance(given, tuple) else (given,)
+            if any(isinstance(v, float) and not isfinite(v) for v in numbers):
+                raise GraphError(f"{self.label}: attribute '{name}' is no finite number", node=self.node.name)
         needed = [self._is_needed(v) for v in self.node.outputs]
         attrs |= position_attrs([v is not None for v in self.node.inputs], needed)
         shapes = [(self.ir_shape(v), self.dtype(v)) for v in compress(self.node.outputs, needed)]

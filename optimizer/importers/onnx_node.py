@@ -140,7 +140,12 @@ class NodeReader:
     def array(self, value: ir.Value | None) -> np.ndarray[Any, Any] | None:
         if value is None or value.const_value is None or value.name in self.front.parameters:
             return None
-        array = np.asarray(value.const_value.numpy())
+        try:
+            array = np.asarray(value.const_value.numpy())
+        except (TypeError, ValueError) as error:
+            raise GraphError(
+                f"constant '{value.name}' has no elements for its shape: {error}", node=value.name
+            ) from error
         return array.astype(np.float32) if value.dtype in (ir.DataType.BFLOAT16, ir.DataType.FLOAT16) else array
 
     def axis(self, given: Any, rank: int) -> int:
