@@ -130,8 +130,8 @@ def _widen(graph: Graph, island: _Island) -> list[str]:
             graph.replace_op(maker.with_attrs(**{RESULT_DTYPE: F32.value}))
             island.values.append(value_id)
         else:
-            readers = [op for op in graph.consumers(value_id) if op.id in {inner.id for inner in island.ops}]
-            _read_as(graph, value_id, F32, readers)
+            among = {op.id for op in island.ops if op.op != CAST}  # a cast gives f32 of it already
+            _read_as(graph, value_id, F32, [op for op in graph.consumers(value_id) if op.id in among])
     for value_id in island.values:
         graph.set_value(replace(graph.value(value_id), dtype=F32))
     return island.values

@@ -19,6 +19,7 @@ from optimizer.importers.passes.rewriting import (
     rewrites_each,
 )
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.shape_rules import broadcast
 from optimizer.ir.vocabulary import opdef
 
 ROUNDED = 1e-6
@@ -31,7 +32,9 @@ def mean_of_sum(graph: Graph, root: Op) -> int:
     if not is_scalar_op(root, "multiply", "divide") or root.attrs.get("activations"):
         return 0
     total = produced_by(graph, root.inputs[0], "sum")
-    if total is None or only_use(graph, total.outputs[0]) is not root:
+    if total is None or only_use(graph, total.outputs[0]) is None:
+        return 0
+    if not graph.value(total.inputs[0]).dtype.is_float:
         return 0
     factor = float(root.attrs["scalar"])  # type: ignore[arg-type]
     terms = prod(graph.value(total.inputs[0]).shape) // max(1, prod(graph.value(total.outputs[0]).shape))
@@ -45,7 +48,7 @@ def mean_of_sum(graph: Graph, root: Op) -> int:
 def kept_dims(graph: Graph, root: Op) -> int:
     """The dims of a sum, mean or extreme that a reshape puts back -> kept."""
     reduced = produced_by(graph, root.inputs[0], "sum", "mean", "max", "min")
-    if reduced is None or opdef(reduced.op).attr(reduced, "keepdim"):
+    if reduced is None or opdef(reduced.op).attr(reduced, "keepdim") or only_use(graph, root.inputs[0]) is None:
         return 0
     shape = graph.value(reduced.inputs[0]).shape
     dim = opdef(reduced.op).attr(reduced, "dim")
@@ -80,14 +83,16 @@ def weight_last(graph: Graph, root: Op) -> int:
         product = produced_by(graph, scale, "multiply")
         if product is None or len(product.inputs) != 2 or product.attrs.get("activations") or v == scale:
             continue
+        if only_use(graph, scale) is None:
+            continue
+        shape = graph.value(v).shape
         for inverse, weight in (product.inputs, product.inputs[::-1]):
             if produced_by(graph, inverse, "rsqrt") is None or not is_static(graph, weight):
                 continue
-            if graph.value(inverse).shape == graph.value(v).shape:
+            narrow = graph.value(inverse).shape
+            if narrow == shape or broadcast(shape, narrow) != shape:
                 continue
             scaled = emit(graph, root, "multiply", [v, inverse], {})
-            if graph.value(scaled).shape != graph.value(v).shape:
-                continue
             fuse(graph, root, root, "multiply", [scaled, weight], root.attrs, [product])
             return 1
     return 0
