@@ -13,16 +13,18 @@ from optimizer.errors import TimeLimitError
 
 GRACE_SHARE, GRACE_S = 0.1, 2.0
 """What is promised: a run ends within this share of its limit past it, or so many seconds, whichever is more."""
-LAST_SHARE = 0.45
-"""Of that grace, after which whatever still works is ended; the rest is for writing down what there is."""
+LAST_SHARE, WRITING_SHARE = 0.35, 0.9
+"""Of that grace, after which whatever still works is ended at the latest; and by when the result is written."""
 REPEATED_S, SOON_S = 0.5, 0.01
 """After which it is ended again, where a library lost the first end, or a policy took it for that of its search; and
 where Python would have lost it."""
 
 
-def last_moment_s(time_limit_s: float) -> float:
-    """Seconds after its beginning when what a run does is ended."""
-    return min(time_limit_s + LAST_SHARE * max(GRACE_SHARE * time_limit_s, GRACE_S), threading.TIMEOUT_MAX)
+def last_moment_s(time_limit_s: float, writing_s: float = 0.0) -> float:
+    """Seconds after its beginning when what a run does is ended, if its result takes so many to be written."""
+    grace_s = max(GRACE_SHARE * time_limit_s, GRACE_S)
+    past_s = min(LAST_SHARE * grace_s, WRITING_SHARE * grace_s - writing_s)
+    return min(time_limit_s + past_s, threading.TIMEOUT_MAX)
 
 
 @contextmanager

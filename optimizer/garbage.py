@@ -1,4 +1,4 @@
-"""Fewer searches for cyclic garbage while a plan is made.
+"""Fewer searches for cyclic garbage while a plan is made and written.
 
 A solve makes millions of small objects (layouts, queries, answers) that live to its end and contain no cycles. Python
 looks for cycles every 700 new ones; on graphs of a thousand ops and more that took a fifth of the whole time.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from optimizer.garbage import rare_collections
 from optimizer.plugins import Catalogue, plugins_named
 from optimizer.result import OptimizedGraph
 
@@ -55,6 +56,7 @@ def emitter(name: str) -> Emitter:
 
 
 @plugins_named()
+@rare_collections()
 def emit(result: OptimizedGraph, name: str, folder: str | Path) -> Path:
     """Write the artifact of a registered emitter into a folder; returns its path."""
     return emitter(name)(result, Path(folder))

@@ -16,10 +16,12 @@ _log = logs.room("pipeline")
 
 CLOSING_PER_FIRST = 2.5
 """The stages after the policy, and the writing of the document, in terms of those stages for everything in DRAM."""
+WRITING_PER_FIRST = 1.2
+"""The writing of the document alone, likewise."""
 MOST_CLOSING = 0.4
 """Share of a time limit that is kept for them at most,"""
-REPLAY_SHARE = 0.3
-"""and what is kept for a replay besides."""
+REPLAY_SHARE, KERNELS_S = 0.3, 1.0
+"""and what is kept besides for a replay, and for choosing kernels of ours."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Clock:
     """From when the limit counts, by `time.monotonic`."""
     is_replayed: bool = False
     """Whether the finished program is replayed, which takes time after the search."""
+    has_kernels: bool = False
+    """Whether kernels of ours are chosen for it, likewise."""
     first_closing_s: float = 0.0
     """What the stages after the policy took for everything in DRAM, once that is known."""
     cut_short: bool = False
@@ -99,7 +103,8 @@ class Clock:
 
     def poll_time(self) -> None:
         """For whatever may take long, in any stage: TimeLimitError at the last moment."""
-        if self.time_limit is not None and self._spent_s() > last_moment_s(self.time_limit):
+        writing_s = WRITING_PER_FIRST * self.first_closing_s
+        if self.time_limit is not None and self._spent_s() > last_moment_s(self.time_limit, writing_s):
             raise self._end()
 
     def poll_closing(self) -> None:
@@ -146,7 +151,8 @@ class Clock:
             return False
         closing_s = min(CLOSING_PER_FIRST * self.first_closing_s, MOST_CLOSING * self.time_limit)
         replay_s = REPLAY_SHARE * self.time_limit if self.is_replayed else 0.0
-        return self._spent_s() > self.time_limit - closing_s - replay_s
+        kernels_s = min(KERNELS_S, MOST_CLOSING * self.time_limit) if self.has_kernels else 0.0
+        return self._spent_s() > self.time_limit - closing_s - replay_s - kernels_s
 
     def _spent_s(self) -> float:
         return time.monotonic() - self.begun

@@ -114,6 +114,7 @@ def _optimize(
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), learned.answers)
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
     opmodel.poll, clock.is_replayed = clock.poll_time, judge is not None
+    clock.has_kernels = options.fuse_kernels
     work = Work(source, options, opmodel, clock, name, judge, learned, given or GivenValues())
     try:
         with clock.hard_end():
