@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
+from optimizer.importers.passes.wider_values import widened
 from optimizer.ir.graph import ValueKind
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
@@ -52,6 +53,8 @@ def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]
     rewritten = {note["op"]: "" for note in result.summary_json().get("rewritten", ())}
     if rewritten:
         work.imported, _ = rewriting(result.options).rewrite(work, rewritten)
+    precision = result.summary_json().get("precision") or {}
+    work.imported = widened(work.imported, precision.get("raised") or ())
     run(edits(result.options), work)
     fixed: Mapping[str, Mapping[str, Any]] = work.overrides.conv2d_configs
     yield from differences(result, work.graph, work.conv_weights, fixed)

@@ -160,8 +160,6 @@ class OptimizedGraph:
     """Of a result that was read back: what its document says of it."""
     timings: dict[str, Any] = field(default_factory=dict)
     """The only part that differs between two runs of the same input."""
-    stopped: str | None = None
-    """Why the search ended before it was through; no part of the document, but for its warning."""
     source: Path | None = None
     """The model's file, for emitters that need its weights; no part of the document."""
 

@@ -192,15 +192,19 @@ class MeasuredOutput:
     """One output of a plan whose roundings were emulated, beside the model's in float64."""
 
     name: str
+    part: str
+    """What of it is judged by itself; empty: all of it."""
     pcc: float
-    relative_error: float
-    """L2 norm of the difference over that of the model's."""
-    ratio: float
-    """Least-squares factor between the two."""
+    """0 where something in it is no number."""
+    relative_error: float | None
+    """L2 norm of the difference over that of the model's; None where something is no number."""
+    ratio: float | None
+    """Least-squares factor between the two, likewise."""
 
     def to_json(self) -> dict[str, Any]:
-        figures = {f.name: float(f"{getattr(self, f.name):.6g}") for f in fields(self) if f.name != "name"}
-        return {"name": self.name, **figures}
+        figures = {name: getattr(self, name) for name in ("pcc", "relative_error", "ratio")}
+        shown = {name: None if figure is None else float(f"{figure:.6g}") for name, figure in figures.items()}
+        return {"name": self.name, "part": self.part, **shown}
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,9 @@ class Precision:
     predicted_error: float
     """Relative mean square of the error that the correlation stands for."""
     measured_error: float
+    """Likewise, with a margin for other inputs where these are random (`optimizer.pipeline.judging`)."""
+    kept: bool
+    """Whether that error is within the budget."""
     outputs: tuple[MeasuredOutput, ...]
     rounds: int
     """Plans that were searched for and measured."""
@@ -245,15 +252,17 @@ class Precision:
     exact_ns: int
     """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
     given_up: bool
-    """Whether no plan in other types met the budget, so that this is that plan."""
+    """Whether no plan in fewer bits kept the budget."""
+    raised: tuple[str, ...]
+    """Ops of the model that give f32 instead of bf16, as no plan in bf16 kept the budget."""
     front: tuple[FrontPoint, ...]
     """Plans that no other is as fast and as exact as, the fastest first; empty without the option `pareto`."""
 
     def to_json(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
-        rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float)}
+        rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float) and k != "least_pcc"}
         outputs, front = [o.to_json() for o in self.outputs], [point.to_json() for point in self.front]
-        return {**record, **rounded, "outputs": outputs, "front": front}
+        return {**record, **rounded, "outputs": outputs, "raised": list(self.raised), "front": front}
 
 
 @dataclass(frozen=True)
@@ -314,6 +323,8 @@ class Summary:
     """None unless a replay was asked for."""
     precision: Precision | None
     """None unless an error budget was given."""
+    stopped: str | None
+    """Why the run ended before it was through; None: it was."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

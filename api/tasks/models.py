@@ -52,7 +52,7 @@ def optimize_model(task: Task, work: Work) -> Done:
         learned = learned_here(chosen.opmodel, board, chosen.l1_small_bytes)
         result = optimize(model, board, chosen, work.teller(), time_limit=limit, learned=learned, began=work.began)
     work.write(encoded(dumps(result)))
-    return Done(_facts(result), repeatable=result.stopped is None)
+    return Done(_facts(result), repeatable=result.summary.stopped is None)
 
 
 def inspect_model(task: Task, work: Work) -> Done:
@@ -122,6 +122,6 @@ def _facts(result: OptimizedGraph) -> dict[str, Any]:
         "predicted_time_ns": summary.predicted_time_ns,
         "status": summary.status,
         "gap": summary.gap,
-        "stopped": result.stopped,
+        "stopped": result.summary.stopped,
         "stages_s": result.timings["stages_s"],
     }

@@ -117,7 +117,7 @@ def figures(result: OptimizedGraph) -> dict[str, Any]:
         "of_limit": summary["limit"]["of_limit"],
         "dram_ns": dram_ns,
         "change": round(summary["predicted_time_ns"] / dram_ns - 1, 6) if dram_ns else 0.0,
-        "stopped": result.stopped,
+        "stopped": result.summary.stopped,
         "unsupported": len(summary["unsupported"]),
         "refused": None if summary["check"] is None else len(summary["check"]["refused"]),
     }

@@ -20,7 +20,8 @@ from optimizer.cli.ending import INTERRUPTED, end_interrupted
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-SEARCH_STAGE = "policy"
+SEARCH_STAGES = ("plain-plan", "error-budget", "policy", "measured-error", "pareto-front")
+"""Stages of which one has a plan to give, or one before it has."""
 
 
 class Interruption:
@@ -53,7 +54,7 @@ class Interruption:
             signal.signal(signal.SIGINT, self._previous)
 
     def _handle(self, _signum: int, _frame: FrameType | None) -> None:
-        if self._asked or self._stage != SEARCH_STAGE:
+        if self._asked or self._stage not in SEARCH_STAGES:
             raise KeyboardInterrupt
         self._asked = True
         print("\nttopt: ending the search; Ctrl-C once more gives up the result too", file=sys.stderr)

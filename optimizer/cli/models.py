@@ -86,8 +86,9 @@ def run_optimize(args: argparse.Namespace) -> int:
     if interrupted():
         print("ttopt: interrupted; the result is the best plan found until then", file=sys.stderr)
         return INTERRUPTED
-    checked = result.summary.check
-    return 0 if checked is None or checked.ok else 1
+    checked, precision = result.summary.check, result.summary.precision
+    is_kept = precision is None or precision.kept
+    return 0 if is_kept and (checked is None or checked.ok) else 1
 
 
 def _given(args: argparse.Namespace, options: Options) -> GivenValues | None:

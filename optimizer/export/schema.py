@@ -272,9 +272,10 @@ class MeasuredOutput(Record):
     """One output with every rounding of the plan emulated, beside the model's in float64."""
 
     name: str
-    pcc: float
-    relative_error: float
-    ratio: float = Field(description="least-squares factor between the two")
+    part: str = Field(default="", description="what of it is judged by itself; empty: all of it")
+    pcc: float = Field(description="0 where something in it is no number")
+    relative_error: float | None
+    ratio: float | None = Field(description="least-squares factor between the two")
 
 
 class FrontPoint(Record):
@@ -293,7 +294,8 @@ class Precision(Record):
     predicted_pcc: float = Field(description="by the sum of all ops' errors")
     measured_pcc: float = Field(description="of the worst output, by emulation")
     predicted_error: float = Field(description="relative mean square of the error that the correlation stands for")
-    measured_error: float
+    measured_error: float = Field(description="likewise; where inputs are random with a margin for others")
+    kept: bool = Field(default=True, description="whether that error is within the budget")
     outputs: list[MeasuredOutput]
     rounds: Figure = Field(description="plans that were searched for and measured")
     scale: float = Field(description="by how much measurement corrected the sensitivities")
@@ -301,7 +303,10 @@ class Precision(Record):
     inputs: str = Field(description="`given` or `random`")
     samples: Figure = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
     exact_ns: Figure = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
-    given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
+    given_up: bool = Field(description="whether no plan in fewer bits kept the budget")
+    raised: list[str] = Field(
+        default_factory=list, description="ops of the model that give f32 instead of bf16, to keep the budget"
+    )
     front: list[FrontPoint] = Field(
         default_factory=list, description="plans that no other is as fast and as exact as; option `pareto`"
     )
@@ -355,6 +360,7 @@ class Summary(Record):
     numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
     precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
+    stopped: str | None = Field(None, description="why the run ended before it was through; null: it was")
     warnings: list[str]
 
 

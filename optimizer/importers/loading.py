@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from os import PathLike
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from optimizer.errors import FormatError, LimitError, PluginError, StateError, UnknownNameError
-from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions
+from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions, no_checkpoint
 from optimizer.ir.dtype import DType
 from optimizer.plugins import added_objects, plugins_named
 
@@ -87,7 +87,7 @@ def load(
     weights_dtype: DType | str | None = None,
     name: str | None = None,
     fuse: bool = True,
-    checkpoint: Callable[[], None] = lambda: None,
+    checkpoint: Callable[[], None] = no_checkpoint,
 ) -> ImportedModel:
     """Import a model from a path, from its bytes, or an `onnx.ModelProto`.
 
@@ -103,14 +103,16 @@ def load(
     activations = _dtype(activations_dtype or DType.BF16)
     weights = _dtype(weights_dtype) if weights_dtype else activations
     folder: Path | None = None
+    place: Path | bytes
     if isinstance(source, bytes):
-        data, suffix = source, ""
+        data, suffix, place = source, "", source
     elif isinstance(source, str | PathLike):
-        path = Path(source)
-        folder = path.parent
-        data, suffix = read_model_file(path, limits), path.suffix.lower()
+        place = Path(source)
+        folder = place.parent
+        data, suffix = read_model_file(place, limits), place.suffix.lower()
     elif hasattr(source, "SerializeToString"):
-        data, suffix = _serialized(source), ".onnx"
+        data = place = _serialized(source)
+        suffix = ".onnx"
     else:
         taken = ("a path", "bytes", "an onnx.ModelProto")
         raise FormatError(f"load() cannot take an object of {type(source).__name__}", alternatives=taken)
@@ -121,7 +123,7 @@ def load(
     )
     found = format_of(data, suffix)
     try:
-        return found.reader()(data, options)
+        return replace(found.reader()(data, options), source=place, options=replace(options, checkpoint=no_checkpoint))
     except FormatError as error:
         if suffix and suffix not in found.suffixes and error.node is None:
             known_as = [f"*{known}" for known in suffixes()]

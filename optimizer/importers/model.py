@@ -50,6 +50,10 @@ class ImportLimits:
     of the file allows; see `Budget`."""
 
 
+def no_checkpoint() -> None:
+    """What is called where nobody looks at the time."""
+
+
 @dataclass(frozen=True)
 class ImportOptions:
     """What a caller may choose about an import."""
@@ -67,7 +71,7 @@ class ImportOptions:
     """Whether the pattern fusions run; without them one foreign node gives one op or a short decomposition."""
     folder: Path | None = None
     """Where the model's file lies, if it has one: external data of small tensors are read from there."""
-    checkpoint: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = no_checkpoint
     """Called all the time during an import; what it raises ends the import."""
 
 
@@ -110,6 +114,10 @@ class ImportedModel:
     sha256: str
     """Of the file's bytes."""
     report: ImportReport
+    source: Path | bytes | None = None
+    """What it was read from: its weights are still there."""
+    options: ImportOptions | None = None
+    """As what it was read."""
 
     def __repr__(self) -> str:
         parameters = f"{self.report.parameter_count:,} parameters"
@@ -124,7 +132,7 @@ class Budget:
     """What is left of an import's elements and work."""
 
     def __init__(
-        self, limits: ImportLimits, file_bytes: int = 0, checkpoint: Callable[[], None] = lambda: None
+        self, limits: ImportLimits, file_bytes: int = 0, checkpoint: Callable[[], None] = no_checkpoint
     ) -> None:
         self.limits = limits
         self._max_work = limits.max_work + WORK_PER_BYTE * file_bytes

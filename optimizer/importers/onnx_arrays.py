@@ -36,9 +36,9 @@ class ModelWeights(Mapping[str, Array]):
     Arrays have the element type and shape of the file (bfloat16 and the like: those of `ml_dtypes`).
     """
 
-    def __init__(self, path: Path, options: ImportOptions) -> None:
-        self._folder = path.parent
-        data = read_model_file(path, options.limits)
+    def __init__(self, source: Path | bytes, options: ImportOptions) -> None:
+        self._folder = None if isinstance(source, bytes) else source.parent
+        data = source if isinstance(source, bytes) else read_model_file(source, options.limits)
         proto = parse(data)
         external: dict[int, Reference] = {}
         for place, tensor in enumerate(weight_places(proto)):
@@ -75,6 +75,10 @@ class ModelWeights(Mapping[str, Array]):
         tensor = self._tensors[name]
         reference = self._references.get(name)
         if reference is not None:
+            if self._folder is None:
+                raise FormatError(
+                    f"weight '{name}' lies in '{reference.location}', beside a file of the model", node=name
+                )
             tensor = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
             reason = read_data(tensor, reference, self._folder)
             if reason:
@@ -113,17 +117,18 @@ class GraphWeights(Mapping[str, Array]):
         return bounded(array, value.dtype).reshape(value.shape)
 
 
-def weights_of(path: Path, graph: Graph, options: ImportOptions | None = None) -> Mapping[str, Array]:
+def weights_of(source: Path | bytes, graph: Graph, options: ImportOptions | None = None) -> Mapping[str, Array]:
     """The weights of a graph, imported from this model with these options and laid out or not, by value.
 
     Constants whose elements are part of the graph are not among them. GraphError when the model lacks one.
     """
     values = open_weights(graph)
-    model = ModelWeights(path, options or ImportOptions())
+    model = ModelWeights(source, options or ImportOptions())
     missing = [name for name in values if name not in model]
     if missing:
         shown = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise GraphError(f"{path.name} lacks {len(missing)} of {len(values)} weights of the result: {shown}")
+        file = "the model" if isinstance(source, bytes) else source.name
+        raise GraphError(f"{file} lacks {len(missing)} of {len(values)} weights of the result: {shown}")
     return GraphWeights(model, values)
 
 

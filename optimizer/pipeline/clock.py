@@ -108,8 +108,8 @@ class Clock:
             raise self._end()
 
     def poll_closing(self) -> None:
-        """For what a run can do without: TimeLimitError once there is only time left to close it."""
-        if self._is_to_close():
+        """For what a run can do without: TimeLimitError once there is only time left to close it, or it is ended."""
+        if self._is_to_close() or self.interrupted():
             raise self._end()
 
     def _end(self) -> TimeLimitError:

@@ -2,37 +2,33 @@
 
 error-budget    sensitivities of all tensors, by one pass backwards over the model in float
 measured-error  every rounding of the written plan emulated; where the outputs are worse than the budget allows, or
-                much better, the sensitivities are corrected by that, and the plan is searched for again
+                much better, the sensitivities are corrected by that, and the plan is searched for again; where no plan
+                keeps the budget, that in the model's own types is tried, and one in f32
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import floor, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from optimizer import logs
-from optimizer.errors import InfeasibleError, OptionError, TimeLimitError
+from optimizer.errors import OptionError, TimeLimitError
 from optimizer.importers.model import ImportLimits, ImportOptions
-from optimizer.options import LEAST_PCC, Options
+from optimizer.ir.graph import Graph
+from optimizer.options import Options
+from optimizer.pipeline.judging import Judge
+from optimizer.pipeline.raising import raised
 from optimizer.pipeline.work import Stage, Work
-from optimizer.precision.budget import LEFT_TO_BUDGET, ErrorBudget, error_of_pcc, pcc_of_error
+from optimizer.precision.budget import ErrorBudget, pcc_of_error
 from optimizer.precision.correction import Trial, next_scale
 from optimizer.sharding.base import Plan
-from optimizer.summary import MeasuredOutput, Precision
-from optimizer.values.compare import compare
-from optimizer.values.given import ModelValues, model_values
-from optimizer.values.reference.kinds import Array
-
-if TYPE_CHECKING:
-    from optimizer.values.graph_values import Seen
+from optimizer.sharding.whole_graph.budgeted import plan_errors
+from optimizer.summary import Precision
+from optimizer.values.given import model_values
 
 _log = logs.room("pipeline")
-
-Outputs = list[list[Array]]
-"""Per sample, all outputs."""
 
 MOST_ROUNDS = 4
 """Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
@@ -46,7 +42,7 @@ class BudgetErrors(Stage):
 
     name: ClassVar[str] = "error-budget"
     takes: ClassVar[tuple[str, ...]] = ("problem",)
-    gives: ClassVar[tuple[str, ...]] = ("problem", "values")
+    gives: ClassVar[tuple[str, ...]] = ("problem", "values", "judged")
 
     least_pcc: float | None
     policy: str
@@ -55,19 +51,46 @@ class BudgetErrors(Stage):
     max_model_bytes: int
 
     def apply(self, work: Work) -> None:
-        work.values = None
+        work.values, work.judged = None, ()
         if self.least_pcc is None:
             return
         graph = work.problem.graph
-        source = work.source if isinstance(work.source, Path) else None
         limits = ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes)
-        options = ImportOptions(work.options.input_shapes, work.options.dims, limits)
+        source, options = _read_from(work, ImportOptions(work.options.input_shapes, work.options.dims, limits))
         values = model_values(graph, work.given, source, options, self.seed)
         from optimizer.values.sensitivity import measure  # loads the emitter of programs
 
         found = measure(graph, values.arrays, self.seed, work.clock.poll_closing)
-        work.values = values
+        work.values, work.judged = values, found.judged
         work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of, found.weights))
+
+
+def _read_from(work: Work, options: ImportOptions) -> tuple[Path | bytes | None, ImportOptions]:
+    """Where the model's weights are, and how to import it from there; None: nobody knows."""
+    source = work.source
+    if isinstance(source, Graph):
+        return None, options
+    if isinstance(source, Path | bytes):
+        return source, options
+    return source.source, source.options or options
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A plan whose errors were measured."""
+
+    work: Work
+    time_ns: int
+    precision: Precision
+
+    @staticmethod
+    def of(work: Work, found: Precision) -> _Tried:
+        return _Tried(work.fork(), plan_ns(work, work.plan), found)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the budget is."""
+        return self.precision.kept
 
 
 @dataclass(frozen=True)
@@ -75,69 +98,88 @@ class MeasureErrors(Stage):
     """Emulates the plan, if there is a budget, and searches again where its error is not what was expected."""
 
     name: ClassVar[str] = "measured-error"
-    takes: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "values", "origin")
-    gives: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "precision")
+    takes: ClassVar[tuple[str, ...]] = (
+        "result", "problem", "plan", "values", "judged", "origin", "imported", "rewritten",
+    )  # fmt: skip
+    gives: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "rewritten", "precision")
     closing: ClassVar[bool] = True
 
+    prepared: tuple[Stage, ...]
+    """From the imported graph to the problem."""
     again: tuple[Stage, ...]
     """From the problem to the written plan."""
 
     def apply(self, work: Work) -> None:
         work.precision = None
-        budget, values = work.problem.budget, work.values
-        if budget is None or values is None:
+        if work.problem.budget is None or work.values is None:
             return
-        wanted = exact_outputs(work, values)
-        kept: tuple[int, Work, Precision] | None = None
-        trials: list[Trial] = []
+        judge = Judge(work.problem.graph, work.values, work.judged, work.clock)
+        tried: list[_Tried] = []
+        try:
+            for found in self._rounds(work, judge):
+                tried.append(found)
+            if not any(t.is_kept for t in tried):
+                for found in self._in_other_types(work, judge):
+                    tried.append(found)
+        except TimeLimitError:
+            if not any(t.is_kept for t in tried):
+                raise
+        kept = [t for t in tried if t.is_kept]
+        best = min(kept, key=lambda t: t.time_ns) if kept else min(tried, key=lambda t: t.precision.measured_error)
+        work.result, work.problem, work.plan = best.work.result, best.work.problem, best.work.plan
+        work.rewritten, work.precision = best.work.rewritten, replace(best.precision, rounds=len(tried))
+        if not best.is_kept:
+            work.plan = replace(work.plan, warnings=(*work.plan.warnings, _missed(work.plan, work.precision)))
+
+    def _rounds(self, work: Work, judge: Judge) -> Iterator[_Tried]:
+        """The plan and those that are searched for with sensitivities corrected by the ones before."""
+        budget, trials = work.problem.budget, list[Trial]()
+        assert budget is not None
         for number in range(1, MOST_ROUNDS + 1):
-            try:
-                found = measured(work, values, wanted, number)
-            except TimeLimitError:
-                if kept is None:
-                    raise
-                break
+            found = measured(work, judge)
             _log.info("measured error", round=number, predicted=found.predicted_error, measured=found.measured_error)
-            if found.measured_error <= budget.most_error:
-                time_ns = plan_ns(work, work.plan)
-                if kept is None or time_ns < kept[0]:
-                    kept = (time_ns, work.fork(), found)
-                if found.measured_error >= SPARING * budget.most_error:
-                    break
-            usable = isfinite(found.measured_error) and found.predicted_error > 0.0
-            if number == MOST_ROUNDS or work.clock.search_is_over() or not usable:
-                break
+            yield _Tried.of(work, found)
+            if found.kept and found.measured_error >= SPARING * budget.most_error:
+                return
+            if number == MOST_ROUNDS or work.clock.search_is_over() or found.predicted_error <= 0.0:
+                return
             trials.append(Trial(found.scale, found.predicted_error, found.measured_error))
             scale = next_scale(trials, budget.most_error)
             if scale is None:
-                break
+                return
             work.problem = replace(work.problem, budget=replace(budget, scale=scale), exact=work.plan.exact)
             before = _ways(work.plan)
             for stage in self.again:
                 stage.apply(work)
             if _ways(work.plan) == before:
-                break
-        if kept is None:
-            kept = self._exact(work, budget, values, wanted)
-        work.result, work.problem, work.plan = kept[1].result, kept[1].problem, kept[1].plan
-        work.precision = kept[2]
+                return
 
-    def _exact(
-        self, work: Work, budget: ErrorBudget, values: ModelValues, wanted: Outputs
-    ) -> tuple[int, Work, Precision]:
-        """The plan without other element types and fidelities, where none with them met the budget."""
-        other = exact_work(work, self.again)
-        found = measured(other, values, wanted, MOST_ROUNDS)
-        if found.measured_error > budget.most_error:
-            reached = floor(1e4 * found.measured_pcc) / 1e4
-            lower = [f"a least_pcc of at most {reached:.4f}"] if reached >= LEAST_PCC else []
-            raise InfeasibleError(
-                f"{budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
-                f"own rules the outputs reach {found.measured_pcc:.6f}",
-                node="least_pcc",
-                alternatives=(*lower, "no least_pcc, activations_dtype f32"),
-            )
-        return plan_ns(other, other.plan), other, replace(found, given_up=True)
+    def _in_other_types(self, work: Work, judge: Judge) -> Iterator[_Tried]:
+        """The plan without a choice of types, and plans with results in f32, until one keeps the budget."""
+        exact = exact_work(work, self.again)
+        found = replace(measured(exact, judge), given_up=True)
+        yield _Tried.of(exact, found)
+        if found.kept:
+            return
+        for other, ops in raised(work, exact.plan.errors, self.prepared, self.again):
+            other.problem = replace(other.problem, budget=work.problem.budget)
+            errors = plan_errors(other.problem, other.plan)
+            other.plan = replace(other.plan, exact=other.plan, errors=errors)
+            found = replace(measured(other, judge), given_up=True, raised=ops, exact_ns=found.exact_ns)
+            yield _Tried.of(other, found)
+            if found.kept:
+                return
+
+
+def _missed(plan: Plan, found: Precision) -> str:
+    """By how much the nearest plan misses the budget, and by which op most of all."""
+    worst = max(plan.errors, key=lambda op_id: plan.errors[op_id], default=None)
+    share = 0.0 if worst is None else plan.errors[worst] / max(sum(plan.errors.values()), 1e-30)
+    by = f"; {100 * share:.0f} % of the predicted error is that of '{worst}'" if share > 0.0 else ""
+    return (
+        f"no plan keeps a correlation of {found.least_pcc}, and this one comes nearest: its outputs are at "
+        f"{found.measured_pcc:.5f}{by}"
+    )
 
 
 def check_budget(options: Options) -> None:
@@ -146,79 +188,51 @@ def check_budget(options: Options) -> None:
         return
     if options.policy != "global":
         raise OptionError("an error budget needs policy global", node="least_pcc", alternatives=("policy global",))
-    for name, open_ in LEFT_TO_BUDGET.items():
-        if getattr(options, name) != open_:
-            raise OptionError(
-                f"an error budget decides what '{name}' fixes: give one of the two",
-                node="least_pcc",
-                alternatives=(f"without {name}", "without least_pcc"),
-            )
+    if options.fuse_kernels:
+        raise OptionError(
+            "kernels of ours are not chosen within an error budget: give one of the two",
+            node="least_pcc",
+            alternatives=("without fuse_kernels", "without least_pcc"),
+        )
 
 
 def exact_work(work: Work, again: tuple[Stage, ...]) -> Work:
     """The run with the best plan in the graph's own types, written."""
-    assert work.plan.exact is not None
+    exact = work.plan.exact
+    assert exact is not None
     other = work.fork()
-    other.plan = replace(work.plan.exact, exact=work.plan.exact)
+    other.plan = replace(exact, exact=exact, errors=plan_errors(work.problem, exact))
     for stage in again[1:]:
         stage.apply(other)
     return other
 
 
-def exact_outputs(work: Work, values: ModelValues) -> Outputs:
-    """What the model gives for every sample, in float64."""
-    from optimizer.values.graph_values import graph_values  # loads the emitter of programs
-
-    return [graph_values(work.problem.graph, arrays, _polled(work)) for arrays in values.samples]
-
-
-def _polled(work: Work) -> Seen:
-    """Looks at the time after every op: TimeLimitError once the search is over."""
-    return lambda _op, _results: work.clock.poll_closing()
-
-
-def measured(work: Work, values: ModelValues, wanted: Outputs, rounds: int) -> Precision:
-    """What the plan's program gives, every rounding emulated, beside the model in float64: the worst of all samples."""
-    budget, plan = work.problem.budget, work.plan
+def measured(work: Work, judge: Judge) -> Precision:
+    """What the plan's program gives beside the model, and what was predicted."""
+    values, plan, budget = work.values, work.plan, work.problem.budget
+    assert values is not None
     assert budget is not None
     assert plan.exact is not None
-    samples = [_sample(work, *pair) for pair in zip(values.samples, wanted, strict=True)]
-    outputs = tuple(min(row, key=_known_pcc) for row in zip(*samples, strict=True))
-    worst = min(map(_known_pcc, outputs), default=1.0)
+    found = judge.measured(work.result, budget.most_error)
     predicted = sum(plan.errors.values())
     return Precision(
         least_pcc=budget.least_pcc,
         predicted_pcc=pcc_of_error(predicted),
-        measured_pcc=worst,
+        measured_pcc=found.pcc,
         predicted_error=predicted,
-        measured_error=error_of_pcc(worst) if worst > 0.0 else inf,
-        outputs=outputs,
-        rounds=rounds,
+        measured_error=found.error,
+        kept=found.error <= budget.most_error,
+        outputs=found.outputs,
+        rounds=1,
         scale=budget.scale,
         weights=values.weights,
         inputs=values.inputs,
-        samples=len(samples),
+        samples=len(found.errors),
         exact_ns=plan_ns(work, plan.exact),
         given_up=False,
+        raised=(),
         front=(),
     )
-
-
-def _sample(work: Work, arrays: Mapping[str, Array], wanted: list[Array]) -> list[MeasuredOutput]:
-    """Of one sample, every output that has a correlation."""
-    from optimizer.values.emulation.graph import emulated_result  # loads the emitter of programs
-
-    outputs, emulated = [], emulated_result(work.result, arrays, _polled(work))
-    for name, one, other in zip(work.problem.graph.outputs, emulated, wanted, strict=True):
-        if other.dtype.kind == "f" and other.size:
-            agreement = compare(one, other)
-            outputs.append(MeasuredOutput(name, agreement.as_pcc(), agreement.relative_error, agreement.ratio))
-    return outputs
-
-
-def _known_pcc(output: MeasuredOutput) -> float:
-    """A correlation that is no number is none."""
-    return output.pcc if isfinite(output.pcc) else 0.0
 
 
 def plan_ns(work: Work, plan: Plan) -> int:

@@ -168,6 +168,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         numeric_risks=numeric_risks(result.graph),
         check=None,
         precision=None,
+        stopped=None,
         warnings=tuple(unpriced(result.graph)),
     )
 

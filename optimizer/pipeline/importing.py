@@ -45,7 +45,11 @@ class Import(Stage):
             work.origin = Origin({"name": source.name, "sha256": None})
             work.imported = with_filled_padding(source)
             return
-        model = self.read(source, work.name, work.clock.poll) if isinstance(source, Path | bytes) else source
+        if isinstance(source, Path | bytes):
+            model = self.read(source, work.name, work.clock.poll)
+        else:
+            self._check_loaded(source)
+            model = source
         record = {"name": model.graph.name, "sha256": model.sha256, "import": model.report.to_json()}
         work.origin = Origin(record, model.report.warnings, model.report.reasons)
         work.imported = model.graph
@@ -55,6 +59,21 @@ class Import(Stage):
         from optimizer.importers import load
 
         return load(source, name=name, checkpoint=checkpoint, **self._chosen())
+
+    def _check_loaded(self, model: ImportedModel) -> None:
+        """OptionError where the model was read as something else than is asked for now."""
+        given = model.options
+        default = Import.of(Options())
+        for name in ("input_shapes", "dims", "activations_dtype", "weights_dtype"):
+            asked = self._chosen()[name]
+            if given is None or getattr(self, name) == getattr(default, name) or asked == getattr(given, name):
+                continue
+            raise OptionError(
+                f"the model was loaded with {name} {_shown(getattr(given, name))}, which cannot change to "
+                f"{_shown(asked)} any more",
+                node=name,
+                alternatives=(f"load(..., {name}=...)", "optimize() of the model's file"),
+            )
 
     def survey(self, source: Path | bytes) -> Survey:
         """What can be said of an ONNX model some of whose sizes have no number."""
@@ -80,6 +99,10 @@ class Import(Stage):
             "activations_dtype": KEEP if activations is None else DType(activations),
             "weights_dtype": KEEP if weights is None else DType(weights),
         }
+
+
+def _shown(value: Any) -> str:
+    return str(dict(value) if isinstance(value, Mapping) else value)
 
 
 def import_model(

@@ -102,13 +102,13 @@ class ActivationDtypes(Stage):
             def runs(typed: Graph, op: Op) -> bool:
                 """In blocks too, if it runs at all without a config."""
                 pricer = OpPricer(typed, work.pages, model, model.device.cb_limit_bytes)
-                return _runs_from_dram(pricer, op) or not _runs_from_dram(plain, plain.graph.op(op.id))
+                return runs_from_dram(pricer, op) or not runs_from_dram(plain, plain.graph.op(op.id))
 
             graph = with_block_activations(graph, work.pages, block, runs)
         work.graph = graph
 
 
-def _runs_from_dram(pricer: OpPricer, op: Op) -> bool:
+def runs_from_dram(pricer: OpPricer, op: Op) -> bool:
     """Whether an op without a config runs with all its operands in DRAM."""
     return pricer.constraints(op, pricer.default_operands(op), None, None).valid
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from optimizer.errors import TimeLimitError
-from optimizer.pipeline.error_budget import Outputs, exact_outputs, exact_work, measured, plan_ns
+from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
+from optimizer.pipeline.judging import Judge
 from optimizer.pipeline.work import Stage, Work
 from optimizer.summary import FrontPoint
 
@@ -22,7 +23,7 @@ class ParetoFront(Stage):
     """Plans for other error budgets too, if the user asks for the front of time and correlation."""
 
     name: ClassVar[str] = "pareto-front"
-    takes: ClassVar[tuple[str, ...]] = ("problem", "plan", "values", "precision", "origin")
+    takes: ClassVar[tuple[str, ...]] = ("problem", "plan", "values", "judged", "precision", "origin")
     gives: ClassVar[tuple[str, ...]] = ("precision",)
     closing: ClassVar[bool] = True
 
@@ -39,14 +40,15 @@ class ParetoFront(Stage):
         assert found is not None
         asked = None if found.given_up else self.least_pcc
         points = [FrontPoint(asked, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))]
-        with suppress(TimeLimitError):  # the clock notes it, and the result says so
-            wanted = exact_outputs(work, values)
-            if not found.given_up:
-                points.append(_point(None, exact_work(work, self.again), wanted))
-            points.extend(self._others(work, wanted))
+        if found.kept and not found.raised:
+            judge = Judge(work.problem.graph, values, work.judged, work.clock)
+            with suppress(TimeLimitError):  # the clock notes it, and the result says so
+                if not found.given_up:
+                    points.append(_point(None, exact_work(work, self.again), judge))
+                points.extend(self._others(work, judge))
         work.precision = replace(found, front=not_dominated(points))
 
-    def _others(self, work: Work, wanted: Outputs) -> Iterator[FrontPoint]:
+    def _others(self, work: Work, judge: Judge) -> Iterator[FrontPoint]:
         """The plans for the other budgets, with the sensitivities as the measured plan corrected them."""
         budget = work.problem.budget
         assert budget is not None
@@ -58,7 +60,7 @@ class ParetoFront(Stage):
             other.problem = replace(work.problem, budget=replace(budget, least_pcc=least_pcc), exact=exact)
             for stage in self.again:
                 stage.apply(other)
-            yield _point(least_pcc, other, wanted)
+            yield _point(least_pcc, other, judge)
 
 
 def not_dominated(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
@@ -70,7 +72,6 @@ def not_dominated(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
     return tuple(found)
 
 
-def _point(least_pcc: float | None, work: Work, wanted: Outputs) -> FrontPoint:
-    assert work.values is not None
-    found = measured(work, work.values, wanted, rounds=1)
+def _point(least_pcc: float | None, work: Work, judge: Judge) -> FrontPoint:
+    found = measured(work, judge)
     return FrontPoint(least_pcc, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))

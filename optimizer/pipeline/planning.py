@@ -50,7 +50,7 @@ def _close(work: Work, stages: tuple[Stage, ...]) -> None:
 
 @dataclass(frozen=True)
 class PlainPlan(Stage):
-    """With a time limit, closes the plan without kernels of ours and error budget, before those are looked for.
+    """Closes the plan without error budget, or with a time limit without kernels of ours, before those are looked for.
 
     TimeLimitError where there is no time left for them: that plan is the result.
     """
@@ -65,7 +65,8 @@ class PlainPlan(Stage):
     """From the problem to the summary."""
 
     def apply(self, work: Work) -> None:
-        if work.clock.time_limit is None or not (self.fuse_kernels or self.least_pcc is not None):
+        by_kernels = self.fuse_kernels and work.clock.time_limit is not None
+        if not by_kernels and self.least_pcc is None:
             return
         if self.fuse_kernels:
             work.problem = replace(work.problem, searches={})

@@ -81,7 +81,7 @@ def stages(options: Options) -> tuple[Stage, ...]:
         ),
         BudgetErrors.of(options),
         *written,
-        MeasureErrors(again=written),
+        MeasureErrors(prepared=(*preparation(options), rewriting(options)), again=written),
         ParetoFront(pareto=options.pareto, least_pcc=options.least_pcc, again=written),
         Verify(),
         Predict(),

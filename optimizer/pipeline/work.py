@@ -24,6 +24,7 @@ from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.summary import Precision, Rewrite
 from optimizer.values.given import GivenValues, ModelValues
+from optimizer.values.judged import Part
 from optimizer.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Work:
     plan: Plan = field(init=False)
     values: ModelValues | None = field(init=False)
     """Inputs and weights that errors are measured with, where a budget is given."""
+    judged: tuple[Part, ...] = field(init=False)
+    """What of the outputs is judged by itself."""
     precision: Precision | None = field(init=False)
     """What the plan does to the outputs, where a budget is given."""
     kept: OptimizedGraph | None = field(init=False)

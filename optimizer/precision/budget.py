@@ -48,10 +48,6 @@ class OpNoise(NamedTuple):
 NO_NOISE = OpNoise()
 
 
-LEFT_TO_BUDGET = {"weights_dtype": None, "math_fidelity": None, "activations_dtype": "bf16", "fuse_kernels": False}
-"""Options that decide what a budget decides, at the values that leave it open."""
-
-
 @dataclass(frozen=True)
 class ErrorBudget:
     """What the errors of all ops may add up to at the outputs."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from optimizer.errors import ExecutionError
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.values.graph_values import results_of, source_array
+from optimizer.values.judged import Part, judged_parts
 from optimizer.values.noise import centred
 from optimizer.values.reference.kinds import Array
 
@@ -62,13 +63,13 @@ class FloatRun:
             for v, array in zip(op.outputs, results, strict=True)
         }
 
-    def judged(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Output -> its numbers around their mean, of those outputs that have a spread.
+    def judged(self, values: Mapping[str, Array]) -> dict[Part, Array]:
+        """Part that is judged -> its numbers around their mean, of those parts that have a spread.
 
         ExecutionError where none has: no correlation can be asked then.
         """
-        wanted = {v: centred(v, values[v]) for v in self.outputs}
-        telling = {v: array for v, array in wanted.items() if array.any()}
+        wanted = {part: centred(part.value, part.of(values[part.value])) for part in judged_parts(self.graph, values)}
+        telling = {part: array for part, array in wanted.items() if array.any()}
         if not telling:
             raise ExecutionError("no output of the model holds numbers whose correlation could be asked")
         return telling

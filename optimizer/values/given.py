@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optimizer.errors import FormatError, GraphError, ShapeError
-from optimizer.importers.loading import FORMATS
+from optimizer.importers.loading import FORMATS, format_of
 from optimizer.importers.model import ImportOptions
 from optimizer.ir.graph import Graph
 from optimizer.values.reference.kinds import Array
@@ -56,9 +56,9 @@ class ModelValues:
     samples: tuple[Mapping[str, Array], ...]
     """One or more: of each, all inputs and weights."""
     weights: str
-    """`given`, `model` or `random`."""
+    """`given` (some of them at least), `model` or `random`."""
     inputs: str
-    """`given` or `random`."""
+    """`given` or `random` (`optimizer.values.typical_inputs`)."""
     because: str | None = None
     """Why weights are random; None where they are not."""
 
@@ -77,46 +77,55 @@ class ModelValues:
                 "(--weights FILE gives it its own)"
             )
         if self.inputs == RANDOM:
-            found.append("errors are measured with random inputs (--calibration X.npz gives the model real ones)")
+            found.append(
+                f"errors are measured with {len(self.samples)} random inputs "
+                "(--calibration X.npz gives the model real ones)"
+            )
         return tuple(found)
 
 
 def model_values(
-    graph: Graph, given: GivenValues, source: Path | None, options: ImportOptions, seed: int
+    graph: Graph, given: GivenValues, source: Path | bytes | None, options: ImportOptions, seed: int
 ) -> ModelValues:
     """Arrays for all inputs and weights of a graph, of as many samples as are given.
 
-    GraphError names what is missing among those given, ShapeError what has another size. What reads and makes arrays is
-    loaded here: with it comes the whole front end for ONNX, and most runs have no error budget.
+    Weights are those that are given, else the model's own; random where it holds none. GraphError names what is missing
+    among those given, ShapeError what has another size. What reads and makes arrays is loaded here: with it comes the
+    whole front end for ONNX, and most runs have no error budget.
     """
     from optimizer.importers.onnx_arrays import open_weights
-    from optimizer.values.random_arrays import random_inputs, random_weights
+    from optimizer.values.random_arrays import random_weights
+    from optimizer.values.typical_inputs import SAMPLES, typical_inputs
 
+    inputs: Sequence[Mapping[str, Array]]
+    weights: Mapping[str, Array]
     if given.inputs is None:
-        inputs, of_inputs = [random_inputs(graph, seed)], RANDOM
+        inputs, of_inputs = [typical_inputs(graph, seed, k) for k in range(SAMPLES)], RANDOM
     else:
         inputs, of_inputs = _samples(graph, given.inputs), "given"
-
-    def values(weights: Mapping[str, Array], of_weights: str, because: str | None = None) -> ModelValues:
-        return ModelValues(tuple(Joined(weights, one) for one in inputs), of_weights, of_inputs, because)
-
-    if given.weights is not None:
-        return values(_named(graph, open_weights(graph), given.weights, "weights"), "given")
     own, because = _own_weights(graph, source, options)
-    if own is None:
-        return values(random_weights(graph, seed), RANDOM, because)
-    return values(own, "model")
+    wanted = open_weights(graph)
+    if given.weights is not None:
+        of_file = own is not None and any(v in given.weights for v in wanted)
+        named = _named(graph, [v for v in wanted if not of_file or v in given.weights], given.weights, "weights")
+        weights, of_weights, because = Joined(named, own or {}), "given", None
+    elif own is not None:
+        weights, of_weights = own, "model"
+    else:
+        weights, of_weights = random_weights(graph, seed), RANDOM
+    return ModelValues(tuple(Joined(weights, one) for one in inputs), of_weights, of_inputs, because)
 
 
 def _own_weights(
-    graph: Graph, source: Path | None, options: ImportOptions
+    graph: Graph, source: Path | bytes | None, options: ImportOptions
 ) -> tuple[Mapping[str, Array] | None, str | None]:
     """The weights that the model's file holds; or why there are none."""
     from optimizer.importers.onnx_arrays import weights_of
 
     if source is None:
         return None, "the model was handed over without its file"
-    if source.suffix.lower() not in FORMATS["onnx"].suffixes:
+    data = source if isinstance(source, bytes) else b""
+    if format_of(data, "" if isinstance(source, bytes) else source.suffix.lower()) is not FORMATS["onnx"]:
         return None, "a JSON graph holds no weights"
     try:
         found = weights_of(source, graph, options)
@@ -127,7 +136,7 @@ def _own_weights(
         return None, error.message
 
 
-def _samples(graph: Graph, given: Mapping[str, Array]) -> list[dict[str, Array]]:
+def _samples(graph: Graph, given: Mapping[str, Array]) -> Sequence[Mapping[str, Array]]:
     """The inputs of each sample; one that has a single sample is the same in all of them."""
     require(graph.inputs, given, "inputs")
     parts = {name: _parts(name, given[name], graph.value(name).shape) for name in graph.inputs}

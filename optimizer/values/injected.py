@@ -55,7 +55,8 @@ def _alone(run: FloatRun, values: Mapping[str, Array], value_id: str, seed: list
             noisy.update(run.results(op, {v: noisy.get(v, values[v]) for v in op.inputs}))
             readers.update(reader.id for v in op.outputs for reader in run.graph.consumers(v))
     shares = []
-    for v, wanted in run.judged(values).items():
-        error = unlike(wanted, centred(v, noisy.get(v, values[v])) - wanted)
+    for part, wanted in run.judged(values).items():
+        v = part.value
+        error = unlike(wanted, centred(v, part.of(noisy.get(v, values[v]))) - wanted)
         shares.append(float(error @ error) / float(wanted @ wanted))
     return max(shares) / _SIZE**2

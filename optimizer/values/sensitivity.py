@@ -22,6 +22,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.values.adjoint import RULES, Call
 from optimizer.values.float_run import FloatRun
 from optimizer.values.injected import injected_into
+from optimizer.values.judged import Part
 from optimizer.values.noise import around_mean, error_sizes, unlike
 from optimizer.values.reference.kinds import Array
 
@@ -32,8 +33,8 @@ _PART = 1 << 22
 _PROBES = (4, 8)
 """Of one output, at least and at most. With four, sensitivities of ResNet-50 were within 5 % of those of 48 probes as a
 root mean square; what reaches the output along one direction only, as a time step does, varies by 70 %."""
-_OUTPUTS = 4
-"""Outputs that probes go back from, at most."""
+_PARTS = 6
+"""Judged parts that probes go back from, at most."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,15 @@ class Sensitivities:
     """What the pass showed."""
 
     of: Mapping[str, float]
-    """Value -> relative mean square of the outputs' error per relative mean square of its own; the largest of several
-    outputs."""
+    """Value -> relative mean square of the outputs' error per relative mean square of its own; the largest of all parts
+    that are judged (`optimizer.values.judged`)."""
     weights: Mapping[str, float]
     """Op that multiplies by a weight -> the same per relative mean square of an error of that weight, which is the same
     for all rows of a tensor and so does not average out as errors of the result do."""
-    probes: Mapping[str, int]
-    """Output -> how many random vectors went back from it."""
-    unseen: tuple[str, ...] = ()
-    """Outputs that none went back from: all but the largest few."""
+    probes: Mapping[Part, int]
+    """Judged part -> how many random vectors went back from it."""
+    judged: tuple[Part, ...] = ()
+    """All of them; none went back from the smallest of many."""
     by_noise: tuple[str, ...] = ()
     """Ops without a rule: what lies before one was measured by noise, each tensor in a run of its own."""
 
@@ -65,8 +66,9 @@ def measure(
     run = FloatRun(graph, given, poll)
     values = run.values()
     wanted = run.judged(values)
-    seen = dict(sorted(wanted.items(), key=lambda item: -item[1].size)[:_OUTPUTS])
-    probes = [probe for v, array in seen.items() for probe in _probes_of(v, array, values[v].shape, seed)]
+    seen = dict(sorted(wanted.items(), key=lambda item: -item[1].size)[:_PARTS])
+    shapes = {part: values[part.value].shape for part in seen}
+    probes = [probe for part, array in seen.items() for probe in _probes_of(part, array, shapes[part], seed)]
     ruleless = tuple(op for op in run.ops if op.op not in RULES and any(map(run.is_followed, op.outputs)))
     before = _ancestors(run, ruleless)
     noisy = injected_into(run, values, seed, of=before) if before else {}
@@ -75,21 +77,22 @@ def measure(
     return Sensitivities(
         {v: noisy.get(v, size) for v, size in found.items()},
         backwards.weights,
-        {v: sum(probe.output == v for probe in probes) for v in seen},
-        tuple(v for v in wanted if v not in seen),
+        {part: sum(probe.part == part for probe in probes) for part in seen},
+        tuple(wanted),
         tuple(op.id for op in ruleless),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Probe:
-    """A random vector on one output, projected, relative to the root of the output's sum of squares."""
+    """A random vector on one judged part, projected, relative to the root of the part's sum of squares."""
 
-    output: str
+    part: Part
     vector: Array
+    """Of the whole value, zeros beside the part."""
 
 
-def _probes_of(output: str, wanted: Array, shape: tuple[int, ...], seed: int) -> list[_Probe]:
+def _probes_of(part: Part, wanted: Array, shape: tuple[int, ...], seed: int) -> list[_Probe]:
     least, most = _PROBES
     count = min(most, max(least, ceil(_TELLING / wanted.size)))
     rng = np.random.default_rng([seed, wanted.size])
@@ -98,7 +101,7 @@ def _probes_of(output: str, wanted: Array, shape: tuple[int, ...], seed: int) ->
     for _ in range(count):
         u = rng.standard_normal(wanted.size)
         u = unlike(wanted, around_mean(u)) / size
-        found.append(_Probe(output, u.reshape(shape).astype(np.float32)))
+        found.append(_Probe(part, part.back(u.astype(np.float32), shape)))
     return found
 
 
@@ -118,7 +121,7 @@ class _Backwards:
         self._run = run
         self._values = values
         self._probes = probes
-        self._gradients: list[dict[str, Array]] = [{probe.output: probe.vector} for probe in probes]
+        self._gradients: list[dict[str, Array]] = [{probe.part.value: probe.vector} for probe in probes]
         """One table a probe."""
         self._found: dict[str, float] = {}
         self.weights: dict[str, float] = {}
@@ -144,7 +147,7 @@ class _Backwards:
         if followed and reached and op.op in RULES:
             operands, results = ([self._values[v] for v in ids] for ids in (op.inputs, op.outputs))
             call = Call(op.op, opdef(op.op).full_attrs(op), operands, results, followed | weight)
-            moved: dict[str, list[float]] = {}
+            moved: dict[Part, list[float]] = {}
             with np.errstate(all="ignore"):
                 transposed = RULES[op.op](call)
                 for probe, table, row in zip(self._probes, self._gradients, gradients, strict=True):
@@ -153,7 +156,7 @@ class _Backwards:
                             v = op.inputs[k]
                             if k in weight:
                                 share = _moved_by_weights(operands[k], gradient)
-                                moved.setdefault(probe.output, []).append(share)
+                                moved.setdefault(probe.part, []).append(share)
                             else:
                                 table[v] = table[v] + gradient if v in table else gradient
             if moved:
@@ -166,15 +169,15 @@ class _Backwards:
     def _take(self, value_id: str) -> None:
         """The sensitivity of a value whose gradients are complete, which are forgotten."""
         sizes = error_sizes(self._values[value_id])
-        by_output: dict[str, list[float]] = {}
+        by_part: dict[Part, list[float]] = {}
         for probe, table in zip(self._probes, self._gradients, strict=True):
             gradient = table.pop(value_id, None)
             moved = 0.0 if gradient is None else _sum_of_squares(sizes * gradient)
-            by_output.setdefault(probe.output, []).append(moved)
-        self._found[value_id] = self._largest(value_id, by_output)
+            by_part.setdefault(probe.part, []).append(moved)
+        self._found[value_id] = self._largest(value_id, by_part)
 
-    def _largest(self, node: str, moved: Mapping[str, Sequence[float]]) -> float:
-        """Over the outputs, of the mean over an output's probes."""
+    def _largest(self, node: str, moved: Mapping[Part, Sequence[float]]) -> float:
+        """Over the parts, of the mean over a part's probes."""
         largest = max(sum(row) / len(row) for row in moved.values())
         if not np.isfinite(largest):
             raise ExecutionError(f"the gradient of '{node}' is not a number", node=node)

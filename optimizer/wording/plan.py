@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from optimizer.wording.limits import limit_facts
-from optimizer.wording.units import bytes_text, change_text, percent_text, time_text
+from optimizer.wording.units import bytes_text, change_text, counted, percent_text, time_text
 
 SHOWN_CHAINS = 5
 """Failed chains that the summary lists one by one."""
 
 SHOWN_RISKS = 5
 """Places of numeric risk that the summary names."""
+SHOWN_OUTPUTS = 3
+"""Parts of outputs whose correlations it names."""
 SHOWN_PARTS = 3
 """Parts of a fused kernel, likewise."""
 
@@ -78,16 +81,34 @@ def _precision_facts(summary: Document) -> list[Fact]:
         return []
     faster = found["exact_ns"] / summary["predicted_time_ns"]
     several = f", worst of {n} samples" if (n := found.get("samples", 1)) > 1 else ""
-    given = "no plan met the budget: this one is all bf16" if found["given_up"] else f"{faster:.2f} times as fast"
     return [
         (
             "PCC of outputs",
-            f"{found['measured_pcc']:.5f} measured by emulation, {found['predicted_pcc']:.5f} predicted, "
-            f"at least {found['least_pcc']:g} asked ({found['weights']} weights, {found['inputs']} inputs{several})",
+            f"{found['measured_pcc']:.5f} measured by emulation, at least {found['least_pcc']} asked "
+            f"({found['weights']} weights, {found['inputs']} inputs{several})",
         ),
-        ("against bf16", f"{time_text(found['exact_ns'])} in bf16 with the ops' own fidelities: {given}"),
+        *[
+            (f"  {row['name']}", f"{row['pcc']:.5f}" + (f" of {row['part']}" if row.get("part") else ""))
+            for row in _worst_parts(found["outputs"])
+        ],
+        ("without a budget", f"{time_text(found['exact_ns'])}: {_gain(found, faster)}"),
         *[("PCC for time", f"{p['measured_pcc']:.5f} in {time_text(p['time_ns'])}") for p in found.get("front", ())],
     ]
+
+
+def _worst_parts(outputs: Sequence[Document]) -> list[Document]:
+    """The parts of the outputs that are least like the model's, where there are several."""
+    return sorted(outputs, key=lambda row: float(row["pcc"]))[:SHOWN_OUTPUTS] if len(outputs) > 1 else []
+
+
+def _gain(found: Document, faster: float) -> str:
+    """What the budget bought, or what it cost."""
+    if raised := found.get("raised"):
+        slower = f"{1 / faster:.2f} times as slow"
+        return f"that misses the budget; this has the results of {counted(len(raised), 'op')} in f32, {slower}"
+    if not found.get("kept", True):
+        return "no plan keeps the budget, and this one comes nearest"
+    return "nothing faster keeps the budget" if found["given_up"] else f"this is {faster:.2f} times as fast"
 
 
 def notices(document: Document) -> list[Fact]:

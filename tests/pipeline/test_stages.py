@@ -92,7 +92,8 @@ def watched(options: Options) -> Watched:
 def test_every_stage_reads_and_sets_what_it_says() -> None:
     options = Options.from_mapping(EVERY_OPTION)
 
-    runs = (watched(options), watched(Options(least_pcc=0.9, pareto=True)))  # a budget decides what other options fix
+    missed = Options(least_pcc=0.9999999)
+    runs = (watched(options), watched(Options(least_pcc=0.9, pareto=True)), watched(missed))
 
     for stage in stages(options):
         if stage.name == "replay":  # nothing was asked of it

@@ -62,7 +62,7 @@ def test_a_plan_that_is_not_closed_in_time_gives_way_to_the_one_before(monkeypat
     result = run(monkeypatch, "verify")
 
     assert result.summary.predicted_time_ns == result.summary.baselines.dram_ns
-    assert result.stopped == "time limit of 50 s reached"
+    assert result.summary.stopped == "time limit of 50 s reached"
 
 
 @pytest.mark.parametrize(

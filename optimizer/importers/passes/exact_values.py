@@ -12,6 +12,7 @@ its half turns in 16 bits, which 102,943 exceeds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import pi
@@ -131,7 +132,7 @@ def _widen(graph: Graph, island: _Island) -> list[str]:
             island.values.append(value_id)
         else:
             among = {op.id for op in island.ops if op.op != CAST}  # a cast gives f32 of it already
-            _read_as(graph, value_id, F32, [op for op in graph.consumers(value_id) if op.id in among])
+            read_as(graph, value_id, F32, [op for op in graph.consumers(value_id) if op.id in among])
     for value_id in island.values:
         graph.set_value(replace(graph.value(value_id), dtype=F32))
     return island.values
@@ -151,10 +152,11 @@ def _turn(graph: Graph, root: Op, island: _Island, inside: set[str]) -> list[str
 
 def _narrow(graph: Graph, value_id: str, inside: set[str]) -> None:
     """Let ops outside read a value in bf16."""
-    _read_as(graph, value_id, DType.BF16, [op for op in graph.consumers(value_id) if op.id not in inside])
+    read_as(graph, value_id, DType.BF16, [op for op in graph.consumers(value_id) if op.id not in inside])
 
 
-def _read_as(graph: Graph, value_id: str, dtype: DType, readers: list[Op]) -> None:
+def read_as(graph: Graph, value_id: str, dtype: DType, readers: Sequence[Op]) -> None:
+    """Let ops read a value through one cast to another element type."""
     if not readers:
         return
     cast = emit(graph, readers[0], "typecast", [value_id], {RESULT_DTYPE: dtype.value})

@@ -47,7 +47,7 @@ def within_budget(problem: PolicyInput, exact: Plan) -> Plan:
 def plan_errors(problem: PolicyInput, plan: Plan) -> dict[str, float]:
     """Op -> what it adds to the relative mean square of the outputs' error, by the budget's sensitivities."""
     assert problem.budget is not None
-    precision, errors = PrecisionOptions(problem.pricer), {}
+    precision, errors = PrecisionOptions(problem.pricer, problem.options), {}
     for op_id in plan.schedule:
         op, decision = problem.graph.op(op_id), plan.decisions[op_id]
         candidate = decision.candidate

@@ -84,7 +84,7 @@ class OptionTable:
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
         self._first: dict[Hashable, str] = {}
-        self._precision = None if problem.budget is None else PrecisionOptions(problem.pricer)
+        self._precision = None if problem.budget is None else PrecisionOptions(problem.pricer, problem.options)
         self.produced: dict[str, Layouts] = {}
         """Value -> layouts in which some option of its producer gives it; graph inputs and weights are absent."""
         self.options: dict[str, tuple[OpOption, ...]] = {}

@@ -27,6 +27,7 @@ from optimizer.layouts.precision import Precision
 from optimizer.layouts.stated_compute import in0_block_w, stated_compute
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import OpPricer
+from optimizer.options import Options
 from optimizer.precision.budget import OpNoise
 from optimizer.precision.noise import SOURCE_A_BITS, added_noise, rounding_noise, sharing_weights
 from optimizer.precision.storing import cutting_noise
@@ -51,10 +52,13 @@ MIXED = 2
 
 
 class PrecisionOptions:
-    """The ways of the ops of one graph in other element types and fidelities."""
+    """The ways of the ops of one graph in other element types and fidelities; what the user fixes stays as it is."""
 
-    def __init__(self, pricer: OpPricer) -> None:
+    def __init__(self, pricer: OpPricer, options: Options) -> None:
         self._pricer = pricer
+        self._fixed_fidelity = options.math_fidelity is not None
+        self._fixed_weights = options.weights_dtype is not None
+        self._fixed_results = options.activations_dtype not in (None, DType.BF16.value)
         self._graph = pricer.graph
         self._returned = frozenset(pricer.graph.outputs)
         self._noises: dict[Hashable, OpNoise] = {}
@@ -99,7 +103,7 @@ class PrecisionOptions:
         """Whether a result may be stored in blocks: computed on the board, in tiles, and no output of the model."""
         value = self._graph.value(value_id)
         in_tiles = self._pricer.pages[value_id] is PageLayout.TILE
-        own = value.kind is ValueKind.ACTIVATION and value.dtype is DType.BF16
+        own = value.kind is ValueKind.ACTIVATION and value.dtype is DType.BF16 and not self._fixed_results
         return own and in_tiles and value_id not in self._returned
 
     def _of_operands(
@@ -148,7 +152,11 @@ class PrecisionOptions:
 
     def _open_weight(self, op: Op, operands: Layouts) -> int | None:
         """Position of a matmul's weight, if that may have another element type."""
-        if opdef(op.op).cost_class is not CostClass.MATMUL or not self._pricer.is_weight(op.inputs[1]):
+        if (
+            self._fixed_weights
+            or opdef(op.op).cost_class is not CostClass.MATMUL
+            or not self._pricer.is_weight(op.inputs[1])
+        ):
             return None
         value = self._graph.value(op.inputs[1])
         tiles = operands[1].is_tile and not operands[1].is_host
@@ -156,12 +164,13 @@ class PrecisionOptions:
 
     def _prepares(self, candidate: OpCandidate) -> bool:
         """Whether the op prepares its weights in an element type that its config names."""
-        return isinstance(candidate.config, Conv2dConfig) and candidate.config.weights_dtype == DType.BF16.value
+        config = candidate.config
+        return isinstance(config, Conv2dConfig) and config.weights_dtype == DType.BF16.value and not self._fixed_weights
 
     def _computes(self, op: Op, candidate: OpCandidate) -> Iterator[Attr]:
         """The compute config of the op's rule first, then those of fewer passes, and of narrower sums."""
         base = stated_compute(self._graph, op, in0_block_w(candidate.config))
-        if base is None or COMPUTE in op.attrs:
+        if base is None or COMPUTE in op.attrs or self._fixed_fidelity:
             yield base
             return
         stated: dict[str, Any] = dict(base)  # type: ignore[arg-type]
