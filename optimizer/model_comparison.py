@@ -40,6 +40,8 @@ def _same_file(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
     if given is not None and not same(given, found := model.report.to_json()):
         names = sorted(k for k in {*given, *found} if not same(given.get(k), found.get(k)))
         yield "model.import", f"the import says otherwise: {', '.join(names)}"
+    if result.output_names != (model.output_names or model.graph.outputs):
+        yield "model.output_names", "are not what the model calls its outputs"
     said = result.summary_json().get("warnings")
     for warning in model.report.warnings:
         if said is not None and warning not in said:

@@ -184,6 +184,11 @@ class OptimizedGraph:
             return self.priced.to_json()
         return {} if self.stated is None else self.stated.summary
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the model calls the values that the graph returns: two may be one value, and one that of a weight."""
+        return tuple(self.model.get("output_names") or self.graph.outputs)
+
     def weights_in_l1(self) -> list[str]:
         """Weights that the ops of a run read from L1, in the order of their first readers.
 

@@ -39,6 +39,9 @@ def add(commands: Commands) -> None:
         help="with --values: run the whole program instead, with random weights, and compare its outputs with "
         "its graph computed in float64",
     )
+    check.add_argument(
+        "--sample", type=int, metavar="N", help="with --values: at most N distinct ops of each kind and layout class"
+    )
     check.add_argument("--seed", type=int, default=0, help="of the operands of --values (default: 0)")
     add_format(check)
     add_verbosity(check)
@@ -60,6 +63,12 @@ def run_check(args: argparse.Namespace) -> int:
         raise OptionError(
             "--whole runs a program on a device: name one by --values", node="--whole", alternatives=("--values sim",)
         )
+    if args.sample is not None and (args.sample < 1 or args.whole or not args.values):
+        raise OptionError(
+            "--sample takes a number of at least 1, beside --values and without --whole",
+            node="--sample",
+            alternatives=("--values sim --sample 1",),
+        )
     result = read_result(args.result)
     record = check_record(result, args.opmodel, args.model)
     if args.whole:
@@ -75,7 +84,11 @@ def _add_values(record: dict[str, Any], result: OptimizedGraph, args: argparse.N
     from optimizer.values.check import check_values
 
     found = check_values(
-        result, source=args.values, seed=args.seed, report=_line_of if args.format == "table" else None
+        result,
+        source=args.values,
+        seed=args.seed,
+        per_class=args.sample,
+        report=_line_of if args.format == "table" else None,
     )
     values = found.record()
     record["values"] = values

@@ -162,7 +162,7 @@ def run_result(
         "full_speed": run.full_speed,
     }
     if expected_outputs is not None:
-        names = list(result.graph.outputs)
+        names = list(result.output_names)
         record["outputs"] = outputs_compared(names, [found[n] for n in names], expected_outputs, options.bounds)
     if comparison is not None:
         record["per_op"] = comparison.record()
@@ -196,8 +196,8 @@ def _expected_outputs(
         return [values[name] for name in reference.outputs]
     if expected is None:
         return None
-    require(result.graph.outputs, expected, "expected outputs")
-    return [expected[name] for name in result.graph.outputs]
+    require(result.output_names, expected, "expected outputs")
+    return [expected[name] for name in result.output_names]
 
 
 def _times(result: OptimizedGraph, seconds: Sequence[float]) -> Record:
@@ -256,7 +256,7 @@ class _Run:
             self._steps(session, program.run_steps, "the program")
             fetched = session.fetch(list(dict.fromkeys(program.outputs)))
             outputs = {
-                name: fetched[variable] for name, variable in zip(result.graph.outputs, program.outputs, strict=True)
+                name: fetched[variable] for name, variable in zip(result.output_names, program.outputs, strict=True)
             }
             if options.at_full_speed:
                 self.full_speed = self._at_full_speed(session, inputs)

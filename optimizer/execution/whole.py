@@ -36,7 +36,7 @@ def check_whole(
     refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
-    names, given = result.graph.outputs, Joined(weights, inputs)
+    names, given = result.output_names, Joined(weights, inputs)
     wanted, rounded = (
         dict(zip(names, graph_values(result.graph, given, rounding=rounding), strict=True))
         for rounding in (False, True)

@@ -375,6 +375,9 @@ class ResultModel(Record):
     )
     inputs: list[str] = Field(description="ids of the values fed by the caller, in call order")
     outputs: list[str] = Field(description="ids of the values returned, in return order")
+    output_names: list[str] | None = Field(
+        None, description="what the model calls them, where it calls one of them otherwise; each name once"
+    )
 
 
 class PlacedGraph(Record):

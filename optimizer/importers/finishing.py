@@ -70,7 +70,7 @@ def finish(
         unsupported=len(report.unsupported),
         warnings=len(report.warnings),
     )
-    return ImportedModel(graph, sha256, report)
+    return ImportedModel(graph, sha256, report, output_names=tuple(output_names))
 
 
 def check(graph: Graph) -> None:

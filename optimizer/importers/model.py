@@ -118,6 +118,8 @@ class ImportedModel:
     """What it was read from: its weights are still there."""
     options: ImportOptions | None = None
     """As what it was read."""
+    output_names: tuple[str, ...] = ()
+    """What the model calls its outputs, in order; empty: what the graph calls them."""
 
     def __repr__(self) -> str:
         parameters = f"{self.report.parameter_count:,} parameters"

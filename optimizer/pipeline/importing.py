@@ -51,6 +51,8 @@ class Import(Stage):
             self._check_loaded(source)
             model = source
         record = {"name": model.graph.name, "sha256": model.sha256, "import": model.report.to_json()}
+        if model.output_names not in ((), model.graph.outputs):
+            record["output_names"] = list(model.output_names)
         work.origin = Origin(record, model.report.warnings, model.report.reasons)
         work.imported = model.graph
 

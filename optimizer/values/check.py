@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -168,10 +169,15 @@ def _checked(session: ExecutionSession, query: OpQuery, ops: tuple[str, ...], se
 
 
 def check_values(
-    result: OptimizedGraph, *, source: str = "sim", seed: int = 0, report: Report | None = None
+    result: OptimizedGraph,
+    *,
+    source: str = "sim",
+    seed: int = 0,
+    per_class: int | None = None,
+    report: Report | None = None,
 ) -> ValueReport:
-    """Every distinct query of a plan."""
-    queries = ((query, tuple(ops)) for query, ops in value_queries(result).items())
+    """Every distinct query of a plan, or at most so many of each op and layout class."""
+    queries = sample([result], sys.maxsize if per_class is None else per_class)
     return check_queries(result.device, result.options.l1_small_bytes, queries, source=source, seed=seed, report=report)
 
 

@@ -114,3 +114,13 @@ def test_integers_must_be_equal() -> None:
 
     assert verdict(asked, given[0], given).ok
     assert verdict(asked, given[0] + (given[0] == 7), given).wrong == 1
+
+
+def test_a_number_that_is_cut_off_is_within_its_limits() -> None:
+    asked = query("ttnn.maximum", (1, 64, 64), scalar=0.1)
+    given = operands(asked)
+
+    cut = np.maximum(given[0], 0.099609375)
+
+    assert verdict(asked, cut, given).ok
+    assert not verdict(asked, np.where(cut == cut.min(), 0.098, cut), given).ok

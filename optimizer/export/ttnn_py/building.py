@@ -129,7 +129,7 @@ class _Builder:
             inputs=inputs,
             parameters=parameters,
             prelude=prelude_text(
-                name, device.name, FILE_NAME, inputs, parameters, graph.outputs, hosted, functions, configs
+                name, device.name, FILE_NAME, inputs, parameters, self.result.output_names, hosted, functions, configs
             ),
             parameter_steps=_laid_out(once, configs),
             run_steps=_laid_out(run, configs),

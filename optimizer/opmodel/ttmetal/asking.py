@@ -130,6 +130,8 @@ class Session:
             self.names.clear()
             self.names.update(kept)
             problem.__traceback__ = None if not own_mistake(problem) else problem.__traceback__
+        elif not measure:
+            board.settle()  # a device that ends does so in the step that made it
         answer = {"valid": problem is None, "l1_before": before, "l1_after": board.l1_in_use()}
         if measure:
             usage = {**board.usage(nodes), "programs": traces.programs_of(nodes), "measured": "normal"}

@@ -140,6 +140,11 @@ class Board:
             return {**peaks, **traces.recounted(nodes), "peak_underflow": True}
         return peaks
 
+    def settle(self) -> None:
+        """Wait until everything that was asked for is done; a mock device does nothing."""
+        if self.source != "mock":
+            self.ttnn.synchronize_device(self.device)
+
     def captured(self, mode: Any, run: Callable[[], Any]) -> tuple[Any, traces.Nodes, BaseException | None]:
         """`(result, nodes, error)` of `run()` under a graph capture; exactly one of result and error counts."""
         graph = self.ttnn._ttnn.graph  # its Python wrapper records arguments as well, for which it needs torch

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import CostClass
+from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS, op_names, opdef, short_name
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, Array
 from optimizer.values.emulation import functions
@@ -21,6 +21,7 @@ from optimizer.values.reference import reductions
 from optimizer.values.reference.kinds import Computed
 
 _ON_MATRIX_UNIT = ("add", "subtract", "multiply")
+_UPPER = np.uint32(0xFFFF0000)
 
 
 def value_of(result: Any) -> AnyArray:
@@ -92,18 +93,26 @@ def _precise(name: str, dtypes: tuple[DType, DType]) -> bool:
 
 
 def _operands(step: Step, units: Units, operands: Sequence[AnyArray]) -> tuple[list[Array], tuple[DType, DType]]:
-    """Both, with what the op applies to them first; a scalar comes as bf16 beside operands of 16 bits or fewer."""
+    """Both, with what the op applies to them first."""
     given = [in_f32(x) for x in operands]
     dtypes = list(step.dtypes)
     if len(given) == 1:
         kind = DType.F32 if step.dtypes[0] is DType.F32 else DType.BF16
-        given.append(converted(np.asarray(step.attrs["scalar"], np.float32), kind))
+        given.append(_scalar(step, kind))
         dtypes.append(kind)
     for index, attribute in enumerate(OPERAND_ACTIVATIONS):
         for named in step.attrs.get(attribute) or ():
             kept = DType.BF16 if dtypes[index] in BLOCK_BITS else dtypes[index]
             given[index] = units.packed(activation(units, given[index], named), kept)
     return given, (dtypes[0], dtypes[1])
+
+
+def _scalar(step: Step, kind: DType) -> Array:
+    """A number comes as bf16 beside operands of 16 bits or fewer; to the kernels that select one, cut off."""
+    number = np.asarray(step.attrs["scalar"], np.float32)
+    if kind is DType.BF16 and opdef(step.op).elements is Elements.SELECTED:
+        return (number.view(np.uint32) & _UPPER).view(np.float32)
+    return converted(number, kind)
 
 
 def _on_matrix_unit(name: str, units: Units, a: Array, b: Array, dtypes: tuple[DType, DType]) -> Array:

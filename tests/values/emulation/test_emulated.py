@@ -155,3 +155,9 @@ def test_weights_of_groups_share_exponents_within_a_group_only() -> None:
     weight = np.ones((32, 1, 1, 1), np.float32)
     weight[::16] = 200.0
     assert np.array_equal(columns(weight, groups=32), weight.ravel())
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(BF16, 0.099609375), (F32, np.float32(0.1))])
+def test_the_number_that_maximum_takes_is_cut_off(dtype: DType, least: float) -> None:
+    """As the simulator has it (ttnn 0.81.1); to the nearest it would be 0.10009765625."""
+    assert emulated(query("maximum", dtype, scalar=0.1), [np.minimum(X, 0)])[0].min() == least
