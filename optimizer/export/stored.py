@@ -62,7 +62,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def _check_references(document: PlacedGraph) -> None:
-    """Every value and op that a part of the document mentions is in it, and every output has one name, or GraphError."""
+    """Every value and op that a part of the document mentions is in it, and outputs have one name each; GraphError."""
     ops, names = {op.id for op in document.ops}, document.model.output_names
     if names is not None and not len(set(names)) == len(names) == len(document.model.outputs):
         raise GraphError(f"'output_names' must name {len(document.model.outputs)} outputs, each once", node="model")

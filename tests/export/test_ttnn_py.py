@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from expanded_configs import expanded
 from hypothesis import given, settings
@@ -219,6 +220,18 @@ def test_arrays_are_checked_by_name_and_shape(monkeypatch: pytest.MonkeyPatch) -
         names["make_inputs"](DEVICE, {"image": array})
     with pytest.raises(ValueError, match=r"images has shape \(3,\)"):
         names["make_inputs"](DEVICE, {"images": types.SimpleNamespace(shape=(3,))})
+
+
+@pytest.mark.parametrize("first", [-1, 64])
+def test_indices_lie_within_their_table(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX counts negative ones from the end, TTNN takes them for large ones."""
+    b = GraphBuilder("table")
+    ids = b.input("ids", (1, 32), DType.U32)
+    graph = b.finish(b.op("ttnn.embedding", ids, b.parameter("table", (64, 32)), name="rows"))
+    names, _ = module_of(ttnn_program(optimized(graph)), monkeypatch)
+
+    with pytest.raises(ValueError, match=rf"ids has indices from .*{first}.*, of a table of 64 rows"):
+        names["make_inputs"](DEVICE, {"ids": np.array([[first, *range(31)]])})
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,13 @@ _MAKE = '''
 
 def elements(entry, array):
     """An array as TTNN takes it for an entry: f32 or the entry's integers, writable. Torch tensors stay as they are."""
-    name, shape, found = entry["name"], entry["shape"], tuple(array.shape)
+    name, shape, found, below = entry["name"], entry["shape"], tuple(array.shape), entry.get("below")
     if found != shape and (found, shape) != ((), (1,)):
         raise ValueError(f"{name} has shape {found}, {shape} is needed")
+    if below is not None:
+        least, most = int(array.min()), int(array.max())
+        if least < 0 or most >= below:
+            raise ValueError(f"{name} has indices from {least} to {most}, of a table of {below} rows")
     if not hasattr(array, "astype"):
         return array
     integers = {ttnn.int32: "int32", ttnn.uint32: "uint32", ttnn.uint16: "uint16", ttnn.uint8: "uint8"}
