@@ -18,6 +18,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, LimitError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
+from optimizer.garbage import rare_collections
 from optimizer.json_document import decoded
 from optimizer.learned import learned_here
 from optimizer.options import Options
@@ -32,6 +33,7 @@ OPTIONS_BYTES = 64 * 1024
 """Of all options of a request, as JSON."""
 
 
+@rare_collections()
 def optimize_model(task: Task, work: Work) -> Done:
     """The annotated graph of a model, as the command writes it. Raises TtoptError.
 
