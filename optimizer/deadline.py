@@ -13,7 +13,7 @@ from optimizer.errors import TimeLimitError
 
 GRACE_SHARE, GRACE_S = 0.1, 2.0
 """What is promised: a run ends within this share of its limit past it, or so many seconds, whichever is more."""
-LAST_SHARE, WRITING_SHARE = 0.35, 0.9
+LAST_SHARE, WRITING_SHARE = 0.25, 0.9
 """Of that grace, after which whatever still works is ended at the latest; and by when the result is written."""
 REPEATED_S, SOON_S = 0.5, 0.01
 """After which it is ended again, where a library lost the first end, or a policy took it for that of its search; and

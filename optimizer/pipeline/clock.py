@@ -112,6 +112,11 @@ class Clock:
         if self._is_to_close() or self.interrupted():
             raise self._end()
 
+    def poll_limit(self) -> None:
+        """For what a run can do without once there is a plan to close it with: TimeLimitError at the limit."""
+        if self.time_limit is not None and self._spent_s() > self.time_limit:
+            raise self._end()
+
     def _end(self) -> TimeLimitError:
         self._cut()
         message = f"{self.stopped_because()} in stage '{self._current}': nothing to return"

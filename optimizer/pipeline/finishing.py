@@ -209,7 +209,7 @@ class FuseKernels(Stage):
             from optimizer.export.kernels.binding import bound, refused_json, savings
             from optimizer.export.kernels.choosing import choose
 
-            choice = choose(result, work.clock.poll_time)
+            choice = choose(result, work.clock.poll_limit)
             kernels = savings(result, bound(result, choice.taken))
             result = replace(result, fused_kernels=kernels, refused_kernels=refused_json(choice.refused))
         work.result = result
