@@ -1,16 +1,20 @@
 """Which layouts does tt-metal accept and compute wrongly? Single ops on its simulator, between canaries.
 
     python benchmarks/layout_values.py [--family pools convs ...] [--per-subject 4] [--plans MODEL.onnx ...]
-                                       [--per-class 1] [--policy global] [--timeout 300] [--largest 400000]
-                                       [--log CASES.jsonl]
+                                       [--drawn 8000] [--seed 0] [--per-class 1] [--policy global] [--timeout 300]
+                                       [--largest 400000] [--log CASES.jsonl] [--record CLASSES.json] [--part 1/2]
 
 Takes questions that ttopt's own analyses call legal: per family small ops in every kind of layout (`layout_cases/
 sweep.py`), and with `--plans` every distinct (op, layouts, config) that plans of these models chose, or the smallest
-few of each op and layout class (`--per-class`). Each runs in a child process (`layout_cases/simulated.py`) on an
+few of each op and layout class (`--per-class`); with `--drawn` as many as are asked for, drawn from the planner's own
+tables (`layout_cases/drawn.py`). Each runs in a child process (`layout_cases/simulated.py`) on an
 n150: values are compared with float64 within the limits of rounding (`optimizer.values`), and what must not change is
 read back: an L1 tensor on both sides of every L1 operand and of the result, and the operands themselves.
 
 Prints the cases that are not right, then a table per op: right, wrong values, overwritten, refused, simulator cannot.
+`--record` writes how many of each class (op, element types, kinds of layouts, config) ran and how they ended, of all
+in the log. `--part 1/2` runs every second case only, for two runs side by side with a log each.
+
 Exits 1 if anything is wrong or overwritten. Needs tt-metal's simulator (docs/values.md); without it, it says so and
 exits 0. `--log` keeps every outcome, and cases in it are not run again.
 """
@@ -25,6 +29,7 @@ from collections import Counter, defaultdict
 from math import prod
 from pathlib import Path
 
+from layout_cases.drawn import class_of, drawn_queries
 from layout_cases.plans import model_queries
 from layout_cases.running import Outcome, Verdict, run_cases
 from layout_cases.sweep import FAMILIES, family_queries, kind_of
@@ -49,7 +54,7 @@ def main() -> int:
         print(f"skipped: {problem}")
         return 0
     known = read_log(options.log)
-    queries = [q for q in wanted_queries(options) if repr(q) not in known]
+    queries = [q for q in part_of(wanted_queries(options), options.part) if repr(q) not in known]
     small = [q for q in queries if max(prod(t.shape) for t in q.inputs) <= options.largest]
     print(f"{len(queries)} cases, {len(queries) - len(small)} of them too large, {len(known)} known", flush=True)
     verdicts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -62,6 +67,8 @@ def main() -> int:
         append(options.log, outcome)
     rows = [[op, *(counts[v] for v in Verdict)] for op, counts in sorted(verdicts.items())]
     print(table(("op", *Verdict), rows))
+    if options.record is not None:
+        write_record(options.log, options.record)
     return 1 if any(counts[v] for counts in verdicts.values() for v in BAD) else 0
 
 
@@ -70,7 +77,9 @@ def wanted_queries(options: argparse.Namespace) -> list[OpQuery]:
     device, found = DeviceSpec.preset(BOARD), dict[OpQuery, None]()
     for model in options.plans or ():
         found.update(dict.fromkeys(model_queries(model, BOARD, options.policy)))
-    for name in options.family or (() if options.plans else (*FAMILIES, "copies")):
+    if options.drawn:
+        found.update(dict.fromkeys(drawn_queries(device, options.drawn, options.seed)))
+    for name in options.family or (() if options.plans or options.drawn else (*FAMILIES, "copies")):
         found.update(dict.fromkeys(family_queries(name, device, options.per_subject)))
     small_first = sorted((q for q in found if q.inputs), key=lambda q: sum(prod(t.shape) for t in q.inputs))
     taken: Counter[tuple[str, str]] = Counter()
@@ -81,6 +90,23 @@ def wanted_queries(options: argparse.Namespace) -> list[OpQuery]:
         if taken[kind] <= options.per_class:
             kept.append(query)
     return kept
+
+
+def part_of(queries: list[OpQuery], part: str) -> list[OpQuery]:
+    """`2/3`: every third, from the second on."""
+    number, count = map(int, part.split("/"))
+    return queries[number - 1 :: count]
+
+
+def write_record(log: Path, target: Path) -> None:
+    """Class -> verdict -> how many, of all cases of the log."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for record in map(json.loads, log.read_text("utf-8").splitlines()):
+        counts[record["class"]][record["verdict"]] += 1
+    executed = sum(counts[c][v] for c in counts for v in (Verdict.RIGHT, *BAD))
+    print(f"{executed} executed, {sum(any(row[v] for v in (Verdict.RIGHT, *BAD)) for row in counts.values())} classes")
+    rows = {name: dict(sorted(row.items())) for name, row in sorted(counts.items())}
+    target.write_text(json.dumps(rows, indent=0) + "\n", "utf-8")
 
 
 def described(query: OpQuery) -> str:
@@ -110,7 +136,8 @@ def read_log(path: Path | None) -> dict[str, tuple[str, str]]:
 def append(path: Path | None, outcome: Outcome) -> None:
     if path is None:
         return
-    record = {"query": repr(outcome.query), "op": outcome.query.op, "verdict": outcome.verdict}
+    query = outcome.query
+    record = {"query": repr(query), "op": query.op, "class": class_of(query), "verdict": outcome.verdict}
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps({**record, "detail": outcome.detail, **outcome.record}) + os.linesep)
 
@@ -120,6 +147,10 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--family", nargs="+", choices=(*FAMILIES, "copies"), help="default: all, unless --plans")
     parser.add_argument("--per-subject", type=int, default=4, help="cases per op and size")
     parser.add_argument("--plans", nargs="+", type=Path, metavar="MODEL")
+    parser.add_argument("--drawn", type=int, default=0, help="so many questions that nobody chose")
+    parser.add_argument("--seed", type=int, default=0, help="of these")
+    parser.add_argument("--part", default="1/1", help="which share of the cases, 1/2 or 2/2")
+    parser.add_argument("--record", type=Path, help="with --log: write its classes and their outcomes")
     parser.add_argument("--per-class", type=int, default=1 << 30, help="cases per op and layout class (default: all)")
     parser.add_argument("--policy", default="global")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case may take")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optimizer.execution.running import Outcome, RunOptions
     from optimizer.result import OptimizedGraph
 
-DEVICES = ("mock", "sim", "real")
+DEVICES = ("mock", "emulate", "sim", "real")
 LARGEST_SEED = (1 << 63) - 1
 
 
@@ -37,7 +37,11 @@ def add(commands: Commands) -> None:
         "--inputs", type=path_argument, metavar="X.npz", help="arrays by the names of the inputs (default: random)"
     )
     run.add_argument("--seed", type=_whole, default=0, metavar="N", help="of random inputs (default: 0)")
-    run.add_argument("--device", choices=DEVICES, help="what to run on (default: TTOPT_TTMETAL_DEVICE, else mock)")
+    run.add_argument(
+        "--device",
+        choices=DEVICES,
+        help="what to run on; emulate: every op and rounding on this CPU (default: TTOPT_TTMETAL_DEVICE, else mock)",
+    )
     run.add_argument("--compare", action="store_true", help="compare outputs with the model's, by onnxruntime in f32")
     run.add_argument("--per-op", action="store_true", help="compare results of ops too, and name the first bad one")
     run.add_argument("--model", type=path_argument, metavar="MODEL.onnx", help="to compare with (default: --weights)")
@@ -124,7 +128,9 @@ def _check(args: argparse.Namespace, options: RunOptions) -> None:
         wanted = [name for name, given in named.items() if given]
         if wanted:
             raise OptionError(
-                f"a mock device computes no values for {wanted[0]}", node="run", alternatives=("--device sim", "real")
+                f"a mock device computes no values for {wanted[0]}",
+                node="run",
+                alternatives=("--device emulate", "sim", "real"),
             )
 
 
@@ -163,6 +169,7 @@ def _written(path: Path | None, outcome: Outcome) -> list[str]:
 
 
 _MEASURES = ("pcc", "relative_error", "ratio", "largest_error")
+_BLIND = "errors before it hardly show; --per-op compares what it is made of"
 _HEADER = ("PCC", "relative error", "ratio", "largest error", "")
 
 
@@ -185,6 +192,8 @@ def _text(record: dict[str, Any]) -> str:
     outputs = record["outputs"]
     if outputs and "pcc" in outputs[0]:
         text += "\n\n" + table(("output", *_HEADER), [_row(entry["name"], entry) for entry in outputs])
+        blind = [entry for entry in outputs if entry["blind"]]
+        text += "".join(f"\n{entry['name']} is {entry['blind']}: {_BLIND}" for entry in blind)
     if record["per_op"] is not None:
         text += "\n\n" + _per_op_text(record["per_op"])
     return text

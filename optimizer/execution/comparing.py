@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from optimizer.errors import ExecutionError
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.ir.graph import ForeignTensor, Graph
 from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
+from optimizer.values.judged import NEARLY, SATURATED
 
 Record = dict[str, Any]
 
@@ -32,7 +35,9 @@ def bounds_of(result: OptimizedGraph) -> Bounds:
 
 
 def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record:
-    """One tensor beside what is expected: `{name, shape, pcc, relative_error, ratio, largest_error, ok}`.
+    """One tensor beside what is expected: `{name, shape, pcc, relative_error, ratio, largest_error, blind, ok}`.
+
+    `blind` says why these figures tell little of what made the tensor, if they do (`blind_to`).
 
     Shapes may differ in dims of one element, as a program has no tensors without dims.
     """
@@ -40,7 +45,21 @@ def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record
         raise ExecutionError(f"'{name}' has the shape {list(found.shape)}, the model gives {list(expected.shape)}")
     measured = compare(found.reshape(expected.shape), expected)
     ok = measured.acceptable(bounds.least_pcc, bounds.most_error)
-    return {"name": name, "shape": list(expected.shape), **measured.record(), "ok": ok}
+    shape, blind = list(expected.shape), blind_to(expected)
+    return {"name": name, "shape": shape, **measured.record(), "blind": blind, "ok": ok}
+
+
+def blind_to(expected: Array) -> str | None:
+    """Why a tensor hardly shows errors of the values that it is made of; None where it does."""
+    if not expected.size or expected.dtype.kind != "f":
+        return None
+    low, high = float(expected.min()), float(expected.max())
+    if low == high:
+        return "the same number everywhere"
+    ends = np.mean((expected < NEARLY) | (expected > 1 - NEARLY))
+    if low >= 0 and high <= 1 + NEARLY and float(ends) >= SATURATED and high > 1 - NEARLY:
+        return "almost only zeros and ones"
+    return None
 
 
 def as_in_model(found: Array, held: ForeignTensor) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from optimizer.errors import OptionError, UnsupportedOpError
 from optimizer.execution.arrays import as_fed, as_the_model_has_it, inputs_of
 from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, standing_values
 from optimizer.execution.reference import Reference
-from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
+from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, render, ttnn_program
 from optimizer.export.ttnn_py.full_speed import CHECKED_RUNS, Settings, Times
 from optimizer.export.ttnn_py.rendering import FULL_SPEED, RUNNER
 from optimizer.export.ttnn_py.run_model import Array
+from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.replay import module_source
@@ -68,12 +70,15 @@ def _quiet(number: int, count: int, op: str) -> None:
     """Report nothing."""
 
 
+EMULATED = "emulate"
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What to run on, and what to find out."""
 
     device: str = "mock"
-    """`mock`: shapes, types and places, no values; `sim`; `real`."""
+    """`mock`: shapes, types and places, no values; `emulate`: values by our emulation of every op; `sim`; `real`."""
     seed: int = 0
     """Of inputs that are not given."""
     iterations: int = 0
@@ -91,6 +96,8 @@ class RunOptions:
             raise OptionError(f"tt-metal has 1 or 2 command queues, not {self.queues}", node="queues")
         if self.iterations and self.device != "real":
             raise OptionError(f"a {self.device} device has no times to measure", node="iterations")
+        if self.device == EMULATED and self.at_full_speed:
+            raise OptionError("an emulation has no traces and no queues", node="device", alternatives=("mock", "real"))
 
     @property
     def at_full_speed(self) -> bool:
@@ -148,7 +155,8 @@ def run_result(
         comparison = OpComparison(options.bounds, standing, values)
     expected_outputs = _expected_outputs(result, reference, values, expected)
     run = _Run(result, program, options, comparison, report or _quiet)
-    found = run.execute(wanted, weights, fed_inputs)
+    fed = {entry.name: as_fed(entry, weights[entry.name], "weight") for entry in wanted}
+    found = (run.emulate if options.device == EMULATED else run.execute)(fed, fed_inputs)
     record: Record = {
         "model": program.name,
         "board": result.device.name,
@@ -228,12 +236,25 @@ class _Run:
         """Of plain runs that were timed."""
         self.full_speed: Record | None = None
 
-    def execute(
-        self, wanted: Sequence[TensorEntry], weights: Mapping[str, Array], inputs: Mapping[str, Array]
-    ) -> dict[str, Array]:
-        """Outputs by name."""
+    def emulate(self, weights: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name, every op and rounding emulated on the CPU."""
+        from optimizer.values.emulation.graph import emulated_result
+
+        graph = self.result.graph
+
+        def seen(op: Op, results: list[Array]) -> None:
+            self.done += 1
+            self.report(self.done, len(graph), op.name or op.id)
+            if not graph.is_const_eval(op):
+                for value, found in zip(op.outputs, results, strict=True):
+                    self._compare(op, value, partial(np.asarray, found))
+
+        outputs = emulated_result(self.result, {**weights, **inputs}, seen)
+        return dict(zip(self.result.output_names, outputs, strict=True))
+
+    def execute(self, weights: dict[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name, of the program on a device; of the weights, which may be gigabytes, none is left."""
         result, program, options = self.result, self.program, self.options
-        fed = {entry.name: as_fed(entry, weights[entry.name], "weight") for entry in wanted}
         with (
             module_source(program, render(program)) as source,
             open_execution(
@@ -246,8 +267,8 @@ class _Run:
             ) as session,
         ):
             session.load(source)
-            self._feed(session, _WEIGHTS, fed)
-            del fed
+            self._feed(session, _WEIGHTS, weights)
+            weights.clear()
             session.run(f"tensors = make_tensors(device, PARAMETERS, {_WEIGHTS})", "loading the weights")
             session.run(f"del {_WEIGHTS}")
             self._steps(session, program.parameter_steps, "preparing the weights")
@@ -282,14 +303,20 @@ class _Run:
             self.done += 1
             self.report(self.done, len(self.result.graph), op.name or op.id)
         session.run(step.code, place)
-        if step.op is not None and self.comparison is not None and not self.result.graph.is_const_eval(op):
+        if step.op is not None and not self.result.graph.is_const_eval(op):
             for variable, value in step.results:
-                if value in self.comparison.standing:
-                    self.comparison.take(op.name or op.id, op.op, value, session.fetch([variable])[variable])
-                else:
-                    self.comparison.skipped += 1
+                self._compare(op, value, partial(_fetched, session, variable))
         for line in step.frees:
             session.run(line, place)
+
+    def _compare(self, op: Op, value: str, found: Callable[[], Array]) -> None:
+        """A result of an op beside the model's tensor that it stands for, if results of ops are compared."""
+        if self.comparison is None:
+            return
+        if value in self.comparison.standing:
+            self.comparison.take(op.name or op.id, op.op, value, found())
+        else:
+            self.comparison.skipped += 1
 
     def _timed(self, session: ExecutionSession) -> list[float]:
         session.run(_TIMING.format(runs=self.options.iterations + 1), "the timed runs")
@@ -310,6 +337,10 @@ class _Run:
         seconds = [float(s) for s in np.asarray(figures["seconds_at_full_speed"]).reshape(-1)]
         times = Times(seconds[0], tuple(seconds[1:])) if options.iterations else None
         return full_speed_record(self.result, options, times, int(np.asarray(figures["bytes_of_trace"]).reshape(-1)[0]))
+
+
+def _fetched(session: ExecutionSession, variable: str) -> Array:
+    return session.fetch([variable])[variable]
 
 
 def full_speed_record(result: OptimizedGraph, options: RunOptions, times: Times | None, trace_bytes: int) -> Record:

@@ -30,9 +30,9 @@ MOST_SLICES = 4096
 """Slices along a dim that are looked at."""
 _EVEN = 2.0**-5
 """Spread of a slice, as a share of its largest number, below which rounding that to bf16 alone would decide."""
-_SATURATED = 0.9
+SATURATED = 0.9
 """Share of a softmax's rows, or of a sigmoid's results, that are nearly zeros and ones."""
-_NEARLY = 0.01
+NEARLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,6 @@ def _saturating(graph: Graph, value_id: str) -> Op | None:
 
 def _is_saturated(op: Op, results: Array) -> bool:
     if op.op == "ttnn.sigmoid":
-        return float(np.mean((results < _NEARLY) | (results > 1 - _NEARLY))) >= _SATURATED
+        return float(np.mean((results < NEARLY) | (results > 1 - NEARLY))) >= SATURATED
     dim = opdef(op.op).attr(op, "dim")
-    return float(np.mean(results.max(axis=int(dim)) > 1 - _NEARLY)) >= _SATURATED  # type: ignore[arg-type]
+    return float(np.mean(results.max(axis=int(dim)) > 1 - NEARLY)) >= SATURATED  # type: ignore[arg-type]

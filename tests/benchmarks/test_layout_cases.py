@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from layout_cases.drawn import class_of, drawn_queries
 from layout_cases.plans import plan_queries
 from layout_cases.running import Verdict, outcome
 from layout_cases.sweep import Subject, copies, kind_of, legal_queries
@@ -57,6 +58,18 @@ def test_every_case_is_legal_and_every_kind_of_layout_comes_once() -> None:
 def test_the_same_cases_every_time() -> None:
     assert legal_queries(SILU, N150, 4) == legal_queries(SILU, N150, 4)
     assert copies(N150, 3) == copies(N150, 3)
+
+
+@pytest.mark.slow
+def test_drawn_questions_are_legal_and_the_same_every_time() -> None:
+    model = create("analytical", N150, 32768)
+
+    found = drawn_queries(N150, 40)
+
+    assert found == drawn_queries(N150, 40)
+    assert len(set(found)) == 40
+    assert all(model.constraints(q).valid for q in found)
+    assert len({class_of(q) for q in found}) > 20
 
 
 def test_cases_of_a_plan_are_what_its_ops_ask() -> None:

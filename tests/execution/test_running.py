@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from optimizer.errors import (
     UnsupportedOpError,
 )
 from optimizer.execution import Reference, RunOptions, read_weights, run_result, running
-from optimizer.execution.comparing import Bounds, as_in_model, standing_values
+from optimizer.execution.comparing import Bounds, as_in_model, compared, standing_values
 from optimizer.execution.running import taps
 from optimizer.execution.whole import random_weights
 from optimizer.export.ttnn_py import ttnn_program
@@ -116,6 +117,33 @@ def test_on_the_simulator_the_program_computes_the_model(needs_simulator: None, 
 
     assert outcome.record["outputs"][0]["pcc"] >= 0.99
     assert outcome.ok
+
+
+def test_an_emulation_computes_the_model_without_a_device(small: Case) -> None:
+    outcome = executed(small, random_ids(), "emulate", per_op=True)
+
+    assert outcome.ok
+    assert 1e-5 < outcome.record["outputs"][0]["relative_error"] < 0.05
+    assert outcome.record["per_op"]["compared"] > 8
+    assert list(outcome.outputs) == list(small[1].output_names)
+
+
+@pytest.mark.parametrize("asked", [{"trace": True}, {"queues": 2}, {"iterations": 3}])
+def test_an_emulation_has_no_times_and_no_queues(asked: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        RunOptions("emulate", **asked)
+
+
+@pytest.mark.parametrize(
+    ("expected", "blind"),
+    [
+        (np.full((4, 8), 3.0), "the same number everywhere"),
+        (np.eye(32), "almost only zeros and ones"),
+        (np.linspace(0, 1, 64), None),
+    ],
+)
+def test_what_hides_errors_is_said(expected: np.ndarray, blind: str | None) -> None:
+    assert compared("y", expected, expected, Bounds())["blind"] == blind
 
 
 @pytest.mark.slow
