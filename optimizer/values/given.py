@@ -95,12 +95,12 @@ def model_values(
     """
     from optimizer.importers.onnx_arrays import open_weights
     from optimizer.values.random_arrays import random_weights
-    from optimizer.values.typical_inputs import SAMPLES, typical_inputs
+    from optimizer.values.typical_inputs import sample_count, typical_inputs
 
     inputs: Sequence[Mapping[str, Array]]
     weights: Mapping[str, Array]
     if given.inputs is None:
-        inputs, of_inputs = [typical_inputs(graph, seed, k) for k in range(SAMPLES)], RANDOM
+        inputs, of_inputs = [typical_inputs(graph, seed, k) for k in range(sample_count(graph))], RANDOM
     else:
         inputs, of_inputs = _samples(graph, given.inputs), "given"
     own, because = _own_weights(graph, source, options)

@@ -19,8 +19,10 @@ from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 
-SAMPLES = 8
-"""Inputs that errors are measured with where none are given."""
+SAMPLES, LEAST_SAMPLES = 8, 3
+"""Inputs that errors are measured with where none are given; of a model of many products fewer,"""
+MOST_PRODUCTS = 1 << 38
+"""so that all samples together have no more (multiply-adds), each of which is emulated in every round."""
 _OFFSETS = (0, 448, 4032, 64, 960, 8128, 16, 2048)
 """First positions, sample by sample."""
 _STEPS = (501, 1, 999, 250, 750, 20, 900, 100)
@@ -35,6 +37,16 @@ _CHANNELS = 4
 """if it has at most so many others that are alike."""
 _MASK_OPERAND = {"ttnn.scaled_dot_product_attention": 3, "ttnn.where": 0}
 _ANGLES = ("ttnn.sin", "ttnn.cos")
+
+
+def sample_count(graph: Graph) -> int:
+    """How many samples errors of a model are measured with."""
+    products = 0
+    for op in graph.run_ops():
+        row = opdef(op.op)
+        if row.products is not None:
+            products += row.products(row.full_attrs(op), [graph.value(v).shape for v in op.inputs]).multiply_adds
+    return max(LEAST_SAMPLES, min(SAMPLES, MOST_PRODUCTS // max(1, products)))
 
 
 class Meaning(Enum):

@@ -18,7 +18,7 @@ from optimizer.importers.model import OpenSizesError
 from optimizer.importers.onnx_dims import resolved, symbols
 from optimizer.option_text import parse_option
 from optimizer.options import Options
-from optimizer.pipeline import survey_model
+from optimizer.pipeline import optimize, survey_model
 
 Sizes = list[int | str | None] | None
 
@@ -190,3 +190,19 @@ def test_text_of_sizes() -> None:
         Options.from_mapping({"dims": {"n": 0}})
     with pytest.raises(OptionError, match="'dims' must map names to sizes"):
         Options.from_mapping({"dims": ["n"]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"dims": {"batch": 4, "seq": 96}}, "dims"),
+        ({"activations_dtype": "f32"}, "activations_dtype"),
+        ({"weights_dtype": "f32"}, "weights_dtype"),
+    ],
+)
+def test_a_loaded_model_is_as_it_was_loaded(asked: dict[str, Any], named: str) -> None:
+    loaded = load(model(TWO, ADD), dims={"batch": 2, "seq": 96})
+
+    with pytest.raises(OptionError, match=rf"loaded with {named}"):
+        optimize(loaded, "n150", Options(policy="dram", **asked))
+    optimize(loaded, "n150", Options(policy="dram", dims={"batch": 2, "seq": 96}))

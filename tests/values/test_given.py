@@ -110,3 +110,29 @@ def test_inputs_have_as_many_samples_or_one_for_all() -> None:
 
     with pytest.raises(ShapeError, match="'y' has 2 samples, 'x' 4"):
         values(None, graph, GivenValues({}, {"x": x, "y": y}))
+
+
+def test_weights_that_are_given_stand_before_those_of_the_file(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx")
+
+    found = values(path, load(path).graph, GivenValues({"w": WEIGHT + 1}))
+
+    assert found.weights == "given"
+    assert np.array_equal(found.arrays["w"], WEIGHT + 1)
+
+
+def test_bytes_of_a_model_hold_its_weights(tmp_path: Path) -> None:
+    data = model(tmp_path / "m.onnx").read_bytes()
+
+    found = model_values(load(data).graph, GivenValues(), data, ImportOptions(), 0)
+
+    assert np.array_equal(found.arrays["w"], WEIGHT)
+
+
+def test_random_inputs_are_several_samples(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx")
+
+    found = values(path, load(path).graph)
+
+    assert len(found.samples) == 8
+    assert not np.array_equal(found.samples[0]["x"], found.samples[1]["x"])

@@ -36,7 +36,7 @@ def test_a_mask_of_ones_lets_everything_through() -> None:
 
 def test_a_mask_that_is_added_to_scores_is_zero() -> None:
     b = GraphBuilder("added")
-    x, m = b.input("x", (1, 1, 32, 64)), b.input("m", (1, 1, 32, 32))
+    x, m = b.input("x", (1, 8, 32, 64)), b.input("m", (1, 1, 32, 32))
     scores = b.op("ttnn.matmul", x, x, transpose_b=True, name="scores")
     graph = b.finish(b.op("ttnn.softmax", b.op("ttnn.add", scores, m, name="masked"), name="shares"))
 
