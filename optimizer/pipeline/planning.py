@@ -56,7 +56,7 @@ class PlainPlan(Stage):
     """
 
     name: ClassVar[str] = "plain-plan"
-    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten", "baseline")
+    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten", "baseline", "kept")
     gives: ClassVar[tuple[str, ...]] = ("problem", "kept")
 
     fuse_kernels: bool
@@ -65,6 +65,8 @@ class PlainPlan(Stage):
     """From the problem to the summary."""
 
     def apply(self, work: Work) -> None:
+        if work.kept is not None:  # the plan in DRAM: a search without time gives no other one
+            work.clock.poll_closing()
         by_kernels = self.fuse_kernels and work.clock.time_limit is not None
         if not by_kernels and self.least_pcc is None:
             return
