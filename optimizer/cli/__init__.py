@@ -33,6 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     # While modules load and while Python ends, there is nothing to put in order.
     _signal.signal(_signal.SIGINT, end_interrupted)
     from optimizer.cli.command import run
-    from optimizer.cli.interruption import run_interruptibly
+    from optimizer.cli.interruption import leave, run_interruptibly
 
-    return run_interruptibly(lambda: run(sys.argv[1:], began))
+    return leave(run_interruptibly(lambda: run(sys.argv[1:], began)))
