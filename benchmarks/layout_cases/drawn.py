@@ -1,8 +1,8 @@
 """Questions that nobody chose: ops, shapes, element types, layouts and configs drawn from the planner's own tables.
 
-A subject is drawn (an op with sizes and attributes), then layouts of its operands out of the pools that a plan chooses
-from, and a way to run it out of the op's legal ones. Whatever the OpModel calls valid is a question. The same seed
-draws the same questions.
+A subject is drawn (an op with sizes and attributes), what a user may ask for (math fidelity, element types of weights
+and of the result), then layouts of its operands out of the pools that a plan chooses from, and a way to run it out of
+the op's legal ones. Whatever the OpModel calls valid is a question. The same seed draws the same questions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any
 from layout_cases.sweep import ALIKE, Shape, Subject, kind_of
 from optimizer.device import DeviceSpec
 from optimizer.errors import TtoptError
+from optimizer.ir.compute_config import FIDELITIES
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY
+from optimizer.ir.opdef import RESULT_DTYPE
+from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -30,6 +32,8 @@ from optimizer.sharding.base import PolicyInput
 PER_SUBJECT = 6
 COPIES = 0.07
 """Share of the subjects that are copies between layouts."""
+RESULT_ASKED = 0.25
+"""Share of the ops that take an element type for their result of which one is asked."""
 TRIES = 60
 """Ways of one subject that are looked at."""
 CHANNELS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 104, 128, 160, 192)
@@ -43,6 +47,7 @@ def class_of(query: OpQuery) -> str:
     """What makes a question of another kind: op, element types, kinds of layouts, and which config."""
     operands = [f"{t.dtype.value} {kind_of(t.shape, t.layout)}" for t in query.inputs if not t.layout.is_host]
     asked = "default" if query.output is None else query.output.memory_layout.value
+    asked += "" if query.output_dtype is None else f" {query.output_dtype.value}"
     config = "" if query.config is None else f" by {type(query.config).__name__}"
     return f"{query.op.removeprefix('ttnn.')}({', '.join(operands)}) -> {asked}{config}"
 
@@ -50,20 +55,31 @@ def class_of(query: OpQuery) -> str:
 def drawn_queries(device: DeviceSpec, count: int, seed: int = 0, most_alike: int = 40) -> list[OpQuery]:
     """So many distinct questions, of one class at most `most_alike`."""
     rng, found, classes = random.Random(seed), dict[OpQuery, None](), Counter[str]()
-    options = Options(board=device.name, row_major_enabled=True)
-    model = CachedOpModel(create("analytical", device, options.l1_small_bytes))
+    plain = Options(board=device.name, row_major_enabled=True)
+    model = CachedOpModel(create("analytical", device, plain.l1_small_bytes))
     while len(found) < count:
         copied = rng.random() < COPIES
         subject = Subject("ttnn.identity", (_shape(rng),), rows=rng.random() < 0.5) if copied else drawn_subject(rng)
         try:
-            problem = prepare(subject.graph(), model, options)
+            problem = prepare(subject.graph(), model, _modes(plain, rng))
         except TtoptError:  # such a subject cannot be said, or not run
+            continue
+        if not any(op.id == "subject" for op in problem.graph.ops()):  # computed in another way
             continue
         for query in (_copies if copied else _ways)(problem, subject, rng):
             if classes[class_of(query)] < most_alike and query not in found:
                 classes[class_of(query)] += 1
                 found[query] = None
     return list(found)[:count]
+
+
+def _modes(plain: Options, rng: random.Random) -> Options:
+    """What a user may ask for of matmuls and convolutions."""
+    return replace(
+        plain,
+        math_fidelity=rng.choice((None, None, None, *FIDELITIES)),
+        weights_dtype=rng.choice((None, None, None, "bfp8_b", "bfp4_b")),
+    )
 
 
 def _ways(problem: PolicyInput, subject: Subject, rng: random.Random) -> Iterator[OpQuery]:
@@ -116,9 +132,12 @@ def _operands(problem: PolicyInput, subject: Subject, rng: random.Random) -> tup
 def drawn_subject(rng: random.Random) -> Subject:
     """An op on tensors of drawn sizes."""
     made = rng.choice(_DRAWN)(rng)
-    if made.rows or any(name in made.op for name in ("conv", "pool", "upsample")):
+    if not made.rows and opdef(made.op).takes_dtype and rng.random() < RESULT_ASKED:
+        asked = rng.choice((DType.BF16, DType.F32, DType.BFP8_B, DType.BFP4_B))
+        made = replace(made, attrs=tuple(sorted((*made.attrs, (RESULT_DTYPE, asked.value)))))
+    if made.rows or any(name in made.op for name in ("pool", "upsample")):
         return made
-    dtype = rng.choices((DType.BF16, DType.F32, DType.BFP8_B), (6, 1, 1))[0]
+    dtype = rng.choices((DType.BF16, DType.F32, DType.BFP8_B, DType.BFP4_B), (6, 1, 1, 0.5))[0]
     return replace(made, dtype=dtype)
 
 

@@ -63,7 +63,8 @@ GARBAGE = 0x45BB45BB
 """Two bfloat16 of 5,984: what free L1 holds."""
 SEED = 0
 PADDING = 3.0
-"""What the padding of tiles holds, but for masks of attention, which are filled (`optimizer.values.operands`)."""
+"""What the padding of tiles holds, but for masks of attention, which are filled, and block floats, whose elements share
+an exponent with it (`optimizer.values.operands`)."""
 GRID_YX = (8, 8)
 ALIGNMENT = 16
 """Of rows in L1."""
@@ -155,6 +156,7 @@ class Case:
         self.call = compile(call_text(query, self.names), "<call>", "eval")
         specs, given = asked_inputs(query), random_operands(query, SEED)
         filled = [max(p) if p and max(p) < 0 else padding for p in paddings(query)]
+        filled = [0.0 if s.dtype.is_block_float else p for s, p in zip(specs, filled, strict=True)]
         self.hosts = [bench.host(s, v.reshape(s.shape), p) for s, v, p in zip(specs, given, filled, strict=True)]
         self.given = [bench.values(host).reshape(s.shape) for host, s in zip(self.hosts, query.inputs, strict=True)]
         op = Op("op", query.op, tuple(self.names), ("y",), dict(query.attrs))

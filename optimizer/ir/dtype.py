@@ -59,3 +59,9 @@ _TILE_BYTES = {
     DType.U16: 2048,
     DType.U8: 1024,
 }
+
+FLOATS = frozenset(dtype for dtype in DType if dtype.is_float)
+WIDE_FLOATS = FLOATS - {DType.BFP4_B}
+"""Those that most kernels beside element-wise ones take."""
+WORDS = frozenset({DType.U32, DType.I32})
+INTEGERS = WORDS | {DType.U16}

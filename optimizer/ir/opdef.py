@@ -13,7 +13,7 @@ from enum import StrEnum
 from optimizer.errors import GraphError, LimitError, ShapeError, UnknownNameError
 from optimizer.ir.compulsory import ProductRule, ReadRule, whole
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
-from optimizer.ir.dtype import DType
+from optimizer.ir.dtype import WORDS, DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.plugins import plugin_failure
 from optimizer.sizes import check_shape
@@ -101,6 +101,27 @@ class Elements(StrEnum):
     """Those of operand 0, each once, in another place, page layout or element type."""
 
 
+class Mixing(StrEnum):
+    """What element types two operands may have besides the same one."""
+
+    ANY = "any"
+    """The op's own rules say."""
+    NUMBERS = "numbers"
+    """Floats with floats, and floats with integers of 32 bits."""
+    FLOATS = "floats"
+    """Floats with floats."""
+    NONE = "none"
+
+    def allows(self, first: DType, second: DType) -> bool:
+        if first is second or self is Mixing.ANY:
+            return True
+        floats = first.is_float + second.is_float
+        integers = {dtype for dtype in (first, second) if not dtype.is_float}
+        return (self is not Mixing.NONE and floats == 2) or (
+            self is Mixing.NUMBERS and floats == 1 and integers <= WORDS
+        )
+
+
 RESULT_DTYPE = "dtype"
 """Attribute that holds an element type: of ops that convert or make tensors, and what `dtype=` of a call asks for."""
 ON_HOST = "on_host"
@@ -123,6 +144,10 @@ class OpDef:
     attrs: Mapping[str, object] = field(default_factory=dict)
     """Attribute name -> default, or REQUIRED."""
     dtype: DTypeRule = DTypeRule.FIRST
+    takes: frozenset[DType] = frozenset(DType)
+    """Element types of operand 0 that TTNN takes (asked of mock devices, type by type)."""
+    mixes: Mixing = Mixing.ANY
+    """Which other type the second operand may have."""
     operand_pages: tuple[Page, ...] = (Page.TILE,)
     """Page layout per operand; the last entry repeats."""
     output_page: Page = Page.TILE

@@ -7,6 +7,8 @@ from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 
 TILE = 32
+BLOCK = 16
+"""Elements of a row that share an exponent in block floats."""
 HIDDEN = -3.3895313892515355e38
 """The lowest number of bf16: finite, so that a row of which every key is hidden gives numbers."""
 
@@ -31,6 +33,12 @@ def exposed(graph: Graph, op: Op) -> tuple[tuple[int, float], ...]:
         if isinstance(dim, int) and dim % rank == rank - 1 and may_be_infinite(graph, op.inputs[0]):
             found.append((0, HIDDEN))
     return tuple(found)
+
+
+def spoils_blocks(graph: Graph, value_id: str) -> bool:
+    """Whether block floats of a value may share their exponent with an infinity in its padding."""
+    shape = graph.value(value_id).shape
+    return bool(shape) and shape[-1] % BLOCK > 0 and may_be_infinite(graph, value_id)
 
 
 def _is_partial(graph: Graph, value_id: str, dim: int) -> bool:

@@ -9,7 +9,8 @@ from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir.activations import FUSED_ACTIVATIONS, OPERAND_ACTIVATIONS
 from optimizer.ir.compulsory import ProductRule
-from optimizer.ir.opdef import REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page, ShapeRule
+from optimizer.ir.dtype import FLOATS, INTEGERS, WIDE_FLOATS, DType
+from optimizer.ir.opdef import REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, Mixing, OpDef, Page, ShapeRule
 
 Rows = tuple[OpDef, ...]
 
@@ -38,9 +39,9 @@ def elementwise(name: str, shapes: ShapeRule, /, **fields: Any) -> OpDef:
     return sharded(name, CostClass.ELTWISE, shapes, padding_follows=True, **fields)
 
 
-def unary(*names: str, in_place: bool = True, **fields: Any) -> Rows:
+def unary(*names: str, in_place: bool = True, takes: frozenset[DType] = FLOATS, **fields: Any) -> Rows:
     """Element-wise ops of one operand."""
-    return tuple(elementwise(name, rule.same, in_place=in_place, **fields) for name in names)
+    return tuple(elementwise(name, rule.same, in_place=in_place, takes=takes, **fields) for name in names)
 
 
 def binary(*names: str, in_place: bool = True, fuses: bool = True, **fields: Any) -> Rows:
@@ -52,13 +53,14 @@ def binary(*names: str, in_place: bool = True, fuses: bool = True, **fields: Any
     if fuses:
         attrs |= dict.fromkeys(OPERAND_ACTIVATIONS, ())
         fields["activations"] = FUSED_ACTIVATIONS
-    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, "takes_dtype": True, **fields}
+    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, "takes_dtype": True}
+    shared |= {"takes": FLOATS | INTEGERS, "mixes": Mixing.FLOATS, **fields}
     return tuple(elementwise(name, rule.binary, **shared) for name in names)
 
 
 def ternary(*names: str, **fields: Any) -> Rows:
     """Element-wise ops of three operands, with broadcasting."""
-    shared = {"inputs": 3, "operands": 3, "attrs": {"value": 1.0}, **fields}
+    shared = {"inputs": 3, "operands": 3, "attrs": {"value": 1.0}, "takes": FLOATS, **fields}
     return tuple(elementwise(name, rule.eltwise, **shared) for name in names)
 
 
@@ -119,7 +121,7 @@ def norm(name: str, shapes: ShapeRule, /, *, inputs: Any, compute_rule: Any = co
 
 def reduction(*names: str, **fields: Any) -> Rows:
     """Reductions over attribute `dim` (None: all dims)."""
-    shared = {"attrs": {"dim": None, "keepdim": True}, **fields}
+    shared = {"attrs": {"dim": None, "keepdim": True}, "takes": WIDE_FLOATS, **fields}
     return tuple(sharded(name, CostClass.REDUCE, rule.reduce, **shared) for name in names)
 
 

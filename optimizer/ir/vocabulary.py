@@ -15,7 +15,8 @@ from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir import view_rules as view
-from optimizer.ir.opdef import ON_HOST, REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page
+from optimizer.ir.dtype import FLOATS, INTEGERS, WIDE_FLOATS, WORDS, DType
+from optimizer.ir.opdef import ON_HOST, REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, Mixing, OpDef, Page
 from optimizer.ir.row_forms import (
     binary,
     convolution,
@@ -54,52 +55,65 @@ def _pad_page(attrs: Mapping[str, Any]) -> Page | None:
 
 _KEPT, _MOVED, _SELECTED = Elements.KEPT, Elements.MOVED, Elements.SELECTED
 _SAME = view.whenever_alike
+_ANY, _NUMBERS, _SIGNED = frozenset(DType), FLOATS | INTEGERS, FLOATS | {DType.I32}
 
 # fmt: off
 _UNARY = (
     # `gelu` is the erf form, `gelu_tanh` TTNN's `gelu(variant=ttnn.GeluVariant.Tanh)`.
-    *unary("gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hardswish", "hardsigmoid", "hardtanh", "selu",
-           "mish", "softsign", "square", "cbrt", "sin", "cos", "atan", "asinh", "erf", "erfc", "floor", "ceil", "round",
-           "trunc", "frac", "sign", "isnan", "isinf", "isposinf", "isneginf", "logical_not", "gtz", "ltz", "eqz", "nez",
-           "bitwise_not"),
+    *unary("gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "selu",
+           "mish", "softsign", "cbrt", "sin", "cos", "atan", "asinh", "erf", "erfc", "floor", "ceil", "round", "trunc",
+           "frac", "sign", "isnan", "isinf", "isposinf", "isneginf"),
+    *unary("square", "logical_not", "eqz", "nez", takes=_NUMBERS),
+    *unary("gtz", "ltz", takes=_SIGNED),
+    *unary("bitwise_not", takes=WORDS),
     *unary("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "tan", "asin",
            "acos", "sinh", "cosh", "acosh", "atanh", "erfinv", "log_sigmoid", unbounded=True),
-    *unary("relu", "neg", "abs", elements=_SELECTED),
-    *unary("identity", elements=_KEPT),
+    *unary("relu6", takes=_ANY),
+    *unary("relu", "abs", elements=_SELECTED, takes=_ANY),
+    *unary("neg", elements=_SELECTED, takes=_SIGNED),
+    *unary("identity", elements=_KEPT, takes=_ANY),
 )
 _UNARY_PARAMS = (
     *unary("leaky_relu", attrs={"negative_slope": 0.01}),
     *unary("elu", "celu", attrs={"alpha": 1.0}),
     *unary("softplus", attrs={"beta": 1.0, "threshold": 20.0}),
-    *unary("clamp", attrs={"min": None, "max": None}),
+    *unary("clamp", attrs={"min": None, "max": None}, takes=_SIGNED),
     *unary("hardshrink", "softshrink", attrs={"lambd": 0.5}),
     *unary("heaviside", attrs={"value": 0.0}),
     *unary("threshold", attrs={"threshold": REQUIRED, "value": REQUIRED}),
-    *unary("pow_scalar", attrs={"exponent": REQUIRED}, unbounded=True),
+    *unary("pow_scalar", attrs={"exponent": REQUIRED}, unbounded=True, takes=_NUMBERS),
     *unary("rdiv", attrs={"scalar": REQUIRED}, unbounded=True),            # scalar / x
-    *unary("rsub", attrs={"scalar": REQUIRED}, in_place=False),            # scalar - x; takes no `output_tensor`
+    *unary("rsub", attrs={"scalar": REQUIRED}, in_place=False, takes=_NUMBERS),  # scalar - x; takes no `output_tensor`
     *unary("prelu_scalar", attrs={"weight": REQUIRED}, in_place=False),    # makes tensors besides
 )
 _BINARY = (
-    *binary("add", "subtract", "multiply", "squared_difference", "eq", "ne", "lt", "gt", "le", "ge", "logical_and",
-            "logical_or", "logical_xor"),
-    *binary("maximum", "minimum", elements=_SELECTED),
-    *binary("divide", "remainder", unbounded=True),
-    *binary("pow", fuses=False, unbounded=True),
-    *binary("fmod", "atan2", fuses=False, in_place=False, unbounded=True),  # make tensors besides
-    *binary("prelu", fuses=False, in_place=False),
-    *binary("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "logical_right_shift",
-            fuses=False, in_place=False),                                   # work on integers only
+    *binary("add", "subtract", "squared_difference", "logical_and", "logical_or", "logical_xor"),
+    *binary("eq", "ne", "lt", "gt", "le", "ge", takes=_ANY),
+    *binary("multiply", mixes=Mixing.NUMBERS),
+    *binary("maximum", "minimum", elements=_SELECTED, takes=FLOATS | WORDS, mixes=Mixing.NONE),
+    *binary("divide", unbounded=True, takes=_SIGNED, mixes=Mixing.NUMBERS),
+    *binary("remainder", unbounded=True, takes=FLOATS | WORDS, mixes=Mixing.NONE),
+    *binary("pow", fuses=False, unbounded=True, takes=FLOATS, mixes=Mixing.NONE),
+    # Three that make tensors besides.
+    *binary("fmod", fuses=False, in_place=False, unbounded=True, takes_dtype=False, takes=_SIGNED, mixes=Mixing.NONE),
+    *binary("atan2", fuses=False, in_place=False, unbounded=True, takes_dtype=False, takes=FLOATS, mixes=Mixing.NONE),
+    *binary("prelu", fuses=False, in_place=False, takes_dtype=False, takes=FLOATS),
+    *binary("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", fuses=False, in_place=False,
+            takes=INTEGERS, mixes=Mixing.NONE),
+    *binary("logical_right_shift", fuses=False, in_place=False, takes=WORDS, mixes=Mixing.NONE),
 )
 _REDUCTIONS = (
-    *reduction("sum", "mean", "std", "var", compute=compute.exact),
-    *reduction("max", "min", compute=compute.exact, elements=_SELECTED),
+    *reduction("mean", "std", "var", compute=compute.exact),
+    *reduction("sum", compute=compute.exact, takes=WIDE_FLOATS | WORDS),
+    *reduction("max", "min", compute=compute.exact, elements=_SELECTED, takes=WIDE_FLOATS | WORDS),
     *reduction("prod"),
 )
 _ROWS: tuple[OpDef, ...] = (
     *_UNARY, *_UNARY_PARAMS, *_BINARY,
-    elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND),
-    *ternary("addcmul", "lerp", "mac"),
+    elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND,
+                takes=FLOATS | WORDS),
+    *ternary("addcmul", takes=WIDE_FLOATS | WORDS),
+    *ternary("lerp", "mac"),
     *ternary("addcdiv", unbounded=True),
     elementwise("typecast", rule.same, attrs={"dtype": REQUIRED, ON_HOST: False}, dtype=DTypeRule.ATTR,
                 elements=_KEPT),
@@ -116,7 +130,7 @@ _ROWS: tuple[OpDef, ...] = (
                 output_padding=(0, 0)),
     pool("max_pool2d", {}, elements=_SELECTED),
     pool("avg_pool2d", {"count_include_pad": True}, compute=compute.exact),
-    row("global_avg_pool2d", CostClass.POOL, rule.global_avg_pool2d),
+    row("global_avg_pool2d", CostClass.POOL, rule.global_avg_pool2d, takes=WIDE_FLOATS),
     sharded("upsample", CostClass.UPSAMPLE, rule.upsample, attrs={"scale_factor": REQUIRED, "mode": "nearest"},
             compute=compute.upsample, operand_pages=(Page.ROW_MAJOR,), output_page=Page.ROW_MAJOR),
     row("grid_sample", CostClass.SAMPLE, rule.grid_sample, inputs=2, attrs={"align_corners": False},
@@ -124,7 +138,8 @@ _ROWS: tuple[OpDef, ...] = (
         must_read=compulsory.selected),
 
     # -- norms, reductions
-    sharded("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, compute=compute.exact),
+    sharded("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, compute=compute.exact,
+            takes=WIDE_FLOATS),
     norm("layer_norm", rule.norm, inputs=(1, 3), config=ConfigFamily.NORM, sharding_follows_operand=True,
          rows_apart=True),
     norm("rms_norm", rule.norm, inputs=(1, 2), compute_rule=compute.rms_norm, config=ConfigFamily.NORM,
@@ -137,7 +152,7 @@ _ROWS: tuple[OpDef, ...] = (
     row("topk", CostClass.REDUCE, rule.topk, num_outputs=2, attrs={"k": REQUIRED, "dim": -1, "largest": True},
         dtype=DTypeRule.FIRST_INDEX),
     row("sort", CostClass.REDUCE, rule.sort, num_outputs=2, attrs={"dim": -1, "descending": False},
-        dtype=DTypeRule.FIRST_INDEX),
+        dtype=DTypeRule.FIRST_INDEX, takes=frozenset({DType.F32, DType.BF16, DType.U16})),
     row("cumsum", CostClass.REDUCE, rule.along, attrs={"dim": -1, "reverse_order": False}),
 
     # -- data movement
@@ -155,7 +170,7 @@ _ROWS: tuple[OpDef, ...] = (
              must_read=compulsory.selected),
     movement("pad", rule.pad, attrs={"padding": REQUIRED, "value": 0.0}, operand_pages=(Page.ANY,),
              output_page=Page.ANY, page_rule=_pad_page, view=view.pad_is_view, fills_padding=True,
-             returns_operand=_SAME),
+             returns_operand=_SAME, takes=_NUMBERS),
     movement("repeat", rule.repeat, attrs={"repeats": REQUIRED}, view=view.repeat_is_view, returns_operand=_SAME),
     movement("repeat_interleave", rule.repeat_interleave, attrs={"repeats": REQUIRED, "dim": REQUIRED},
              returns_operand=_SAME, rows_apart=True),
@@ -167,7 +182,8 @@ _ROWS: tuple[OpDef, ...] = (
     movement("scatter_add", rule.scatter, inputs=3, attrs={"dim": REQUIRED}, operand_pages=(Page.ROW_MAJOR,),
              output_page=Page.ROW_MAJOR, elements=Elements.COMPUTED),
     row("embedding", CostClass.EMBEDDING, rule.embedding, inputs=2, dtype=DTypeRule.SECOND, elements=_MOVED,
-        operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), must_read=compulsory.looked_up),
+        operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), must_read=compulsory.looked_up,
+        takes=frozenset({DType.U32, DType.BF16})),
     made("full", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
     made("zeros", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
     made("ones", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
@@ -180,11 +196,11 @@ _ROWS: tuple[OpDef, ...] = (
         config=ConfigFamily.SDPA, attrs={"cur_pos": REQUIRED, "is_causal": True, "scale": None}, compute=compute.sdpa,
         products=compulsory.attention_decode, must_read=compulsory.cached),
     movement("split_query_key_value_and_split_heads", rule.split_qkv_heads, num_outputs=3, rows_apart=True,
-             attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False}),
+             takes=WIDE_FLOATS, attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False}),
     movement("nlp_create_qkv_heads", rule.nlp_create_qkv_heads, num_outputs=None, rows_apart=True,
-             attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False}),
-    movement("concatenate_heads", rule.concatenate_heads, elements=_KEPT),
-    movement("nlp_concat_heads", rule.nlp_concat_heads, elements=_KEPT),
+             takes=WIDE_FLOATS, attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False}),
+    movement("concatenate_heads", rule.concatenate_heads, elements=_KEPT, takes=WIDE_FLOATS),
+    movement("nlp_concat_heads", rule.nlp_concat_heads, elements=_KEPT, takes=WIDE_FLOATS),
 
     # -- what ttopt inserts
     layout("to_layout", CostClass.LAYOUT, attrs={"layout": REQUIRED}, output_page=Page.ATTR, sharded_operands=(0,),

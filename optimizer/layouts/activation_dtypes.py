@@ -1,8 +1,8 @@
 """Block-float activations: which results have them.
 
 bfp8_b and bfp4_b exist in tiles only. A result has them where its op's call can state its element type (`dtype=`), or
-passes on that of its operands; it keeps bf16 where it is an output of the model or lies in rows, and where an op that
-reads it takes no blocks. Inputs, weights and biases are left alone.
+passes on that of its operands; it keeps bf16 where it is an output of the model or lies in rows, where its padding may
+hold infinities, and where an op that reads it takes no blocks. Inputs, weights and biases are left alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import RESULT_DTYPE
+from optimizer.ir.padding import spoils_blocks
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
 
@@ -38,7 +39,8 @@ def with_block_activations(graph: Graph, pages: Mapping[str, PageLayout], block:
 def _storable(graph: Graph, pages: Mapping[str, PageLayout], value_id: str) -> bool:
     value = graph.value(value_id)
     tiled = pages[value_id] is PageLayout.TILE
-    return tiled and value.kind is ValueKind.ACTIVATION and not graph.is_output(value_id)
+    own = tiled and value.kind is ValueKind.ACTIVATION and not graph.is_output(value_id)
+    return own and not spoils_blocks(graph, value_id)
 
 
 def _can_state(graph: Graph, pages: Mapping[str, PageLayout], op: Op) -> bool:

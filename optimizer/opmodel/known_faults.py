@@ -8,13 +8,17 @@ before it answers: validation and allocation on a mock device cannot see any of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.dram_sharded_matmuls import columns_in_banks, shared_evenly
 from optimizer.layouts.memory_config import TensorMemoryLayout
-from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
+from optimizer.layouts.op_config import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
+)
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -28,7 +32,7 @@ def fault(query: OpQuery) -> str | None:
     rule = _RULES.get(query.op)
     if rule is not None:
         return rule(query)
-    return _element_wise_rows(query) if opdef(query.op).cost_class is CostClass.ELTWISE else None
+    return _element_wise(query) if opdef(query.op).cost_class is CostClass.ELTWISE else None
 
 
 def channel_shards(x: TensorSpec) -> int:
@@ -140,8 +144,9 @@ def _row_kernel(query: OpQuery) -> str | None:
     """Convolutions with kernels of one row, from block shards on one column of cores into those on several.
 
     Run: 1x3 and 1x5, 24 to 64 channels on 1 x 8 and 1 x 4 cores to 64 and 72, tiles and rows, 32 from tiles in DRAM
-    that the convolution cuts into blocks: relative error 1.2 and more. To 32 channels, on two columns, from 24 columns
-    of rows in DRAM (three blocks of 8), in height shards and with 3x1 and 3x3 kernels: right.
+    that the convolution cuts into blocks, 8 from rows in DRAM that it cuts as it likes: relative error 1.2 and more. To
+    32 channels, on two columns, from 24 columns of rows in DRAM (three blocks of 8), in height shards and with 3x1 and
+    3x3 kernels: right.
     """
     a: dict[str, Any] = dict(query.attr)
     x, blocks = query.inputs[0], TensorMemoryLayout.BLOCK_SHARDED
@@ -151,7 +156,7 @@ def _row_kernel(query: OpQuery) -> str | None:
     if x.layout.is_sharded:
         columns = channel_shards(x) if x.layout.memory_layout is blocks else 0
     else:
-        in_blocks = getattr(query.config, "shard_layout", None) == blocks.value
+        in_blocks = getattr(query.config, "shard_layout", None) in (None, blocks.value)  # None: TTNN chooses
         columns = -(-x.shape[-1] // (TILE if x.layout.is_tile else ROW_PIECE)) if in_blocks else 0
     if columns != 1:
         return None
@@ -159,7 +164,11 @@ def _row_kernel(query: OpQuery) -> str | None:
 
 
 def _norm(query: OpQuery) -> str | None:
-    """Norms over width shards on cores that are no rectangle.
+    """Norms of shards whose result is asked for in others, and those over width shards on cores that are no rectangle.
+
+    The cores of the operand write their results where they lie, whatever shards the result's buffer has. Run: 24
+    layer and RMS norms of 1 to 384 rows and 8 to 320 columns, block shards into other block shards and width shards
+    into other width shards, most values wrong in each, by a factor of thousands.
 
     The cores gather each other's partial sums by multicast over the rectangle around them, of which some take no part
     (tt-metal 38429, 38557, 50979). Run: 384 columns on 8 + 4 cores, relative error 0.034 with 64 rows and 0.31 with
@@ -167,11 +176,31 @@ def _norm(query: OpQuery) -> str | None:
     """
     layout = query.inputs[0].layout
     spec = layout.shard_spec
+    asked = None if query.output is None else query.output.shard_spec
+    if spec is not None and asked is not None and asked != spec:
+        return f"a norm of shards on {spec.num_cores} cores leaves its result there, not in the shards asked for"
     if spec is None or layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED:
         return None
     if spec.is_rectangle or spec.shape[0] <= TILE:
         return None
     return f"a norm over width shards on {spec.num_cores} cores that are no rectangle gathers the sums of idle ones"
+
+
+def _element_wise(query: OpQuery) -> str | None:
+    return _infinite_padding(query) or _element_wise_rows(query)
+
+
+def _infinite_padding(query: OpQuery) -> str | None:
+    """Block floats whose last block is partly padding, of ops that may give infinity there.
+
+    Elements of a block share an exponent, that of the infinity. Run: `log`, `reciprocal`, `rsqrt`, `divide`, `acosh`
+    and powers of 40 columns with zeros behind them, a fifth of the values wrong each, relative error 0.46.
+    """
+    result = query.output_dtype or query.inputs[0].dtype
+    columns = max((t.shape[-1] for t in query.inputs if t.shape), default=1)
+    if result.is_block_float and columns % FACE and opdef(query.op).unbounded:
+        return f"infinity in the padding behind {columns} columns takes the exponent of the block floats beside it"
+    return None
 
 
 def _element_wise_rows(query: OpQuery) -> str | None:
@@ -246,9 +275,68 @@ def _bank_shards(query: OpQuery) -> str | None:
     return None
 
 
+def _product(query: OpQuery) -> str | None:
+    """Matmuls whose cores stand elsewhere than the result's shards, and batches of them that add up padding.
+
+    The kernels of the 1D config go to the cores of the grid row by row, block shards of several rows to a column of
+    cores each. Run: 11 products of 17 to 300 rows into block shards on 2 x 1 to 8 x 1 cores, all but the first core's
+    values wrong; on 1 x 1 to 1 x 7 cores right.
+
+    The readers of the matrix engine zero the last columns of A, beyond K, but no reader reads shards of A where B has
+    batches of its own: what both operands hold in their tiles beyond K is multiplied and added. Run: K of 8, 24, 40 and
+    50, height and block shards of A, bf16 and f32, relative errors of 70 and more with garbage of unit size there; A
+    interleaved, or a B without batches: right.
+    """
+    if (wrong := _bank_shards(query)) is not None or len(query.inputs) < 2:
+        return wrong
+    asked = None if query.output is None else query.output.shard_spec
+    blocks = query.output is not None and query.output.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+    one_row = isinstance(query.config, MatmulMultiCoreReuseMultiCast1DProgramConfig)
+    if one_row and blocks and asked is not None and asked.grid_yx[0] > 1:
+        return f"the 1D config computes block shards of {asked.grid_yx[0]} rows of cores on one row of them"
+    a, b = query.inputs[:2]
+    depth = a.shape[-2 if query.attr.get("transpose_a") else -1]
+    if a.layout.is_sharded and depth % TILE and prod(b.shape[:-2]) > 1:
+        return f"a batch of products of shards adds up what the tiles hold beyond the {depth} columns"
+    return None
+
+
+def _upsample(query: OpQuery) -> str | None:
+    """Images in shards of rows whose result is asked for on other cores.
+
+    Every core writes the rows that it makes of its own into its shard of the result. Run: eleven images, nearest and
+    bilinear, height shards into height or block shards on other cores and block shards into height shards on as many,
+    two thirds of the values and more wrong; on the same cores, and nearest from width shards, right.
+    """
+    layout = query.inputs[0].layout
+    spec, asked = layout.shard_spec, None if query.output is None else query.output.shard_spec
+    if spec is None or asked is None or layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED:
+        return None
+    if asked.core_ranges == spec.core_ranges:
+        return None
+    return f"upsampling shards on {spec.num_cores} cores leaves the result there, not in the shards asked for"
+
+
+def _extreme(query: OpQuery) -> str | None:
+    """Largest and smallest elements of block floats whose last block is partly padding.
+
+    The op fills that padding with an infinity first, whose exponent the elements of the same block of 16 share. Run: 40
+    columns, along either dim and along another, 5 to 20 % of the values wrong; 48, 64 and 80, right; `min`, which turns
+    all signs, of 48 wrong too.
+    """
+    x = query.inputs[0]
+    unit = FACE if query.op == "ttnn.max" else TILE
+    if x.dtype.is_block_float and x.shape[-1] % unit:
+        return f"the infinity in the padding behind {x.shape[-1]} columns takes the exponent of block floats beside it"
+    return None
+
+
 _RULES: dict[str, Callable[[OpQuery], str | None]] = {
-    "ttnn.matmul": _bank_shards,
-    "ttnn.linear": _bank_shards,
+    "ttnn.matmul": _product,
+    "ttnn.linear": _product,
+    "ttnn.max": _extreme,
+    "ttnn.min": _extreme,
+    "ttnn.upsample": _upsample,
     "ttnn.max_pool2d": _pool,
     "ttnn.avg_pool2d": _pool,
     "ttnn.conv2d": _conv,

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.padding import HIDDEN
 from optimizer.ir.vocabulary import opdef, short_name
+from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.values.emulation.contraction import prepared_weights
+from optimizer.values.emulation.units import converted
 
 Array = NDArray[Any]
 _POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "reciprocal", "rdiv", "cbrt"})
@@ -68,8 +72,20 @@ def _operand(rng: np.random.Generator, op: str, query: OpQuery, index: int, spec
     if op == "prod":
         return 1 + x / 16
     if opdef(query.op).cost_class in _CONTRACTIONS and index == 1:
-        return np.asarray(x / np.sqrt(max(1, _fan_in(op, query))))
-    return np.asarray(x)
+        x = np.asarray(x / np.sqrt(max(1, _fan_in(op, query))))
+    return _as_prepared(query, x) if index and isinstance(query.config, Conv2dConfig) else np.asarray(x)
+
+
+def _as_prepared(query: OpQuery, weight: Array) -> Array:
+    """Numbers that the element type holds in which a convolution prepares these: rounding them is not its error."""
+    stated = getattr(query.config, "weights_dtype", None)
+    if stated is None or not DType(stated).is_block_float:
+        return weight
+    if weight.shape[:-1] == (1, 1, 1):
+        return converted(weight.reshape(-1), DType(stated)).reshape(weight.shape)
+    if short_name(query.op) == "conv_transpose2d":
+        return prepared_weights(weight.swapaxes(0, 1), DType(stated), 1).swapaxes(0, 1)
+    return prepared_weights(weight, DType(stated), int(_number(query, "groups")))
 
 
 def _number(query: OpQuery, name: str) -> float:

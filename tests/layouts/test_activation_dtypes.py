@@ -56,6 +56,17 @@ def test_what_refuses_blocks_is_given_none() -> None:
     assert typed(chain(), ("last",)) == {"first": BF16, "moved": BF16, "second": BF16, "last": BF16}
 
 
+@pytest.mark.parametrize(("width", "dtype"), [(40, BF16), (48, BFP8_B)])
+def test_blocks_share_no_exponent_with_infinities(width: int, dtype: DType) -> None:
+    """A logarithm gives infinities in the padding, which a product passes on."""
+    b = GraphBuilder("logarithm")
+    first = b.op("ttnn.log", b.input("x", (1, 1, 64, width)), name="first")
+    second = b.op("ttnn.multiply", first, b.input("y", (1, 1, 64, width)), name="second")
+    graph = b.finish(b.op("ttnn.linear", second, b.parameter("w", (width, 64)), name="last"))
+
+    assert typed(graph)["second"] is dtype
+
+
 def test_rows_hold_no_blocks() -> None:
     b = GraphBuilder("rows")
     y = b.op("ttnn.linear", b.input("x", (1, 1, 64, 64)), b.parameter("w", (64, 64)), name="y")

@@ -5,6 +5,7 @@ Every case was run on tt-metal's simulator (`benchmarks/layout_values.py`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.op_config import Conv2dConfig, MatmulMultiCoreReuseMultiCast1DProgramConfig
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.known_faults import fault
@@ -274,3 +275,109 @@ def test_rows_wider_than_their_tensor_keep_their_width(held: int, asked: int | N
     why = fault(OpQuery("ttnn.to_memory_config", (x,), (), None, memory))
 
     assert why is None if right else "moves them" in str(why)
+
+
+@pytest.mark.parametrize("op", ["ttnn.layer_norm", "ttnn.rms_norm"])
+@pytest.mark.parametrize(
+    ("kind", "grid", "other", "right"),
+    [
+        (BLOCK, (2, 6), (2, 3), False),
+        (BLOCK, (2, 6), (1, 6), False),
+        (WIDTH, (1, 6), (1, 3), False),
+        (BLOCK, (2, 6), (2, 6), True),
+        (WIDTH, (1, 6), (1, 6), True),
+    ],
+)
+def test_norms_leave_their_results_in_the_operands_shards(
+    op: str, kind: TensorMemoryLayout, grid: tuple[int, int], other: tuple[int, int], right: bool
+) -> None:
+    query = replace(norm(384, 64, kind, grid, op), output=sharded_layout((1, 64, 384), kind, other, N150).memory)
+
+    why = fault(query)
+
+    assert why is None if right else "not in the shards asked for" in str(why)
+
+
+def product(
+    a: tuple[int, ...], b: tuple[int, ...], kind: TensorMemoryLayout | None, grid: tuple[int, int] = (2, 1)
+) -> OpQuery:
+    layout = DRAM_TILE if kind is None else sharded_layout(a, kind, grid, N150)
+    return OpQuery("ttnn.matmul", (TensorSpec(a, DType.BF16, layout), TensorSpec(b, DType.BF16, DRAM_TILE)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "right"),
+    [
+        ((1, 2, 64, 8), (1, 2, 8, 56), HEIGHT, False),
+        ((1, 2, 64, 40), (1, 2, 40, 56), BLOCK, False),
+        ((1, 3, 50, 50), (1, 3, 50, 64), HEIGHT, False),
+        ((1, 2, 64, 40), (1, 2, 40, 56), None, True),
+        ((1, 2, 64, 8), (1, 1, 8, 56), HEIGHT, True),
+        ((1, 1, 64, 40), (1, 1, 40, 56), HEIGHT, True),
+        ((1, 2, 64, 64), (1, 2, 64, 56), HEIGHT, True),
+    ],
+)
+def test_batches_of_products_read_no_shards_of_partial_tiles(
+    a: tuple[int, ...], b: tuple[int, ...], kind: TensorMemoryLayout | None, right: bool
+) -> None:
+    why = fault(product(a, b, kind))
+
+    assert why is None if right else "beyond the" in str(why)
+
+
+@pytest.mark.parametrize(("grid", "right"), [((1, 1), True), ((1, 3), True), ((2, 1), False), ((4, 1), False)])
+def test_the_1d_config_fills_blocks_of_one_row_of_cores(grid: tuple[int, int], right: bool) -> None:
+    config = MatmulMultiCoreReuseMultiCast1DProgramConfig((8, 8), 1, 1, 1, 2, 3, mcast_in0=grid[0] == 1)
+    asked = sharded_layout((1, 1, 128, 96), BLOCK, grid, N150).memory
+
+    why = fault(replace(product((1, 1, 128, 64), (1, 1, 64, 96), None), config=config, output=asked))
+
+    assert why is None if right else "one row of them" in str(why)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize(
+    ("kind", "grid", "asked", "right"),
+    [
+        (HEIGHT, (4, 1), (HEIGHT, (4, 1)), True),
+        (HEIGHT, (4, 1), (HEIGHT, (8, 1)), False),
+        (HEIGHT, (4, 1), (BLOCK, (2, 1)), False),
+        (BLOCK, (4, 1), (HEIGHT, (4, 1)), False),
+        (WIDTH, (1, 2), (HEIGHT, (8, 1)), True),
+    ],
+)
+def test_upsampled_shards_stay_on_their_cores(
+    mode: str, kind: TensorMemoryLayout, grid: tuple[int, int], asked: tuple[TensorMemoryLayout, tuple[int, int]],
+    right: bool,
+) -> None:  # fmt: skip
+    shape, result = (1, 8, 8, 64), (1, 16, 16, 64)
+    x = TensorSpec(shape, DType.BF16, sharded_layout(shape, kind, grid, N150, PageLayout.ROW_MAJOR))
+    attrs = (("mode", mode), ("scale_factor", (2, 2)))
+
+    why = fault(
+        OpQuery("ttnn.upsample", (x,), attrs, None, sharded_layout(result, *asked, N150, PageLayout.ROW_MAJOR).memory)
+    )
+
+    assert why is None if right else "leaves the result there" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "dtype", "right"),
+    [
+        ("ttnn.max", 40, DType.BFP8_B, False),
+        ("ttnn.max", 48, DType.BFP8_B, True),
+        ("ttnn.min", 48, DType.BFP8_B, False),
+        ("ttnn.min", 64, DType.BFP8_B, True),
+        ("ttnn.max", 40, DType.BF16, True),
+        ("ttnn.log", 40, DType.BFP8_B, False),
+        ("ttnn.rsqrt", 1, DType.BFP8_B, False),
+        ("ttnn.log", 48, DType.BFP8_B, True),
+        ("ttnn.log", 40, DType.BF16, True),
+        ("ttnn.exp2", 64, DType.BFP4_B, True),
+        ("ttnn.tanh", 40, DType.BFP8_B, True),
+    ],
+)
+def test_block_floats_share_no_exponent_with_an_infinity(op: str, columns: int, dtype: DType, right: bool) -> None:
+    why = fault(OpQuery(op, (TensorSpec((1, 1, 64, columns), dtype, DRAM_TILE),), (("dim", -1),)))
+
+    assert why is None if right else "infinity" in str(why)

@@ -26,6 +26,7 @@ from optimizer.plugins import added_tables
 _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS) if n != "rsub"},
     **{f"ttnn.{n}": binary.binary for n in BINARY},
+    "ttnn.clamp": eltwise.clamp,
     "ttnn.rsub": binary.binary,
     "ttnn.atan2": binary.atan2,
     "ttnn.prelu": binary.prelu,
@@ -53,6 +54,7 @@ _FAMILIES: dict[str, Family] = {
     **movement.FAMILIES,
     "ttnn.fill_implicit_tile_padding": eltwise.fill_padding,
     "ttnn.embedding": indexing.embedding,
+    "ttnn.gather": indexing.gather,
     **{f"ttnn.{n}": indexing.scatter for n in ("scatter", "scatter_add")},
     **{f"ttnn.{n}": eltwise.triangle for n in ("tril", "triu")},
     "ttnn.from_device": generic.from_device,

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from optimizer.device import DeviceSpec
-from optimizer.ir.opdef import REQUIRED
+from optimizer.ir.dtype import DType
+from optimizer.ir.opdef import REQUIRED, OpDef
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.analytical.case import Case, Refused, Usage
@@ -91,6 +92,7 @@ class AnalyticalOpModel:
         row, count = opdef(query.op), len(query.inputs)
         if not row.min_inputs <= count <= max(row.max_inputs, _MORE_INPUTS.get(query.op, 0)):
             raise Refused(f"{query.op} does not take {count} operands")
+        _check_types(row, query.inputs)
         try:
             case = Case(query, self.device, attrs, self.l1_small_bytes)
             usage = family(query.op)(case)
@@ -154,3 +156,13 @@ class AnalyticalOpModel:
             allocations=None if happens is None or happens.is_plain else happens,
             cores=max(1, usage.cores),
         )
+
+
+def _check_types(row: OpDef, inputs: tuple[TensorSpec, ...]) -> None:
+    """Refused where the op takes no elements of the operands' types."""
+    if inputs and inputs[0].dtype not in row.takes:
+        taken = ", ".join(dtype.value for dtype in DType if dtype in row.takes)
+        raise Refused(f"{row.name} takes elements of type {taken}, not {inputs[0].dtype.value}")
+    if len(inputs) > 1 and not row.mixes.allows(inputs[0].dtype, inputs[1].dtype):
+        mixed = f"{inputs[0].dtype.value} with {inputs[1].dtype.value}"
+        raise Refused(f"Mixed dtype is not supported for binary operation {row.name}: {mixed}")

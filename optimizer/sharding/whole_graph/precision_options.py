@@ -19,6 +19,7 @@ from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op, ValueKind
 from optimizer.ir.opdef import CostClass, DTypeRule
+from optimizer.ir.padding import spoils_blocks
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import PageLayout, TensorLayout
@@ -100,11 +101,12 @@ class PrecisionOptions:
             yield read, replace(candidate, output=output, precision=None if precision == Precision() else precision)
 
     def storable(self, value_id: str) -> bool:
-        """Whether a result may be stored in blocks: computed on the board, in tiles, and no output of the model."""
+        """Whether a result may be stored in blocks: computed on the board, in tiles, with padding that does not matter,
+        and no output of the model."""
         value = self._graph.value(value_id)
         in_tiles = self._pricer.pages[value_id] is PageLayout.TILE
         own = value.kind is ValueKind.ACTIVATION and value.dtype is DType.BF16 and not self._fixed_results
-        return own and in_tiles and value_id not in self._returned
+        return own and in_tiles and value_id not in self._returned and not spoils_blocks(self._graph, value_id)
 
     def _of_operands(
         self, op: Op, positions: Sequence[int], stored: Mapping[str, Types]

@@ -56,16 +56,21 @@ def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 # -- convolutions ---------------------------------------------------------------------------------------------
 def _weights(step: Step, weight: Array) -> tuple[Array, DType]:
-    """[O, C/groups, kh, kw] as the op prepares it: block formats share exponents along O.
-
-    The groups of a convolution become one matrix with zeros between them, so that only outputs of one group share.
-    """
+    """[O, C/groups, kh, kw] as the op prepares it."""
     stated = step.config.weights_dtype if isinstance(step.config, Conv2dConfig) else None
     dtype = DType(stated) if stated else step.dtypes[1]
     groups = int(step.attrs.get("groups", 1)) if step.op == "ttnn.conv2d" else 1
+    return prepared_weights(weight, dtype, groups), dtype
+
+
+def prepared_weights(weight: Array, dtype: DType, groups: int) -> Array:
+    """[O, C/groups, kh, kw] in an element type; block formats share exponents along O.
+
+    The groups of a convolution become one matrix with zeros between them, so that only outputs of one group share.
+    """
     rows = weight.transpose(1, 2, 3, 0)
     each = converted(rows.reshape(*rows.shape[:3], groups, -1), dtype)
-    return each.reshape(rows.shape).transpose(3, 0, 1, 2), dtype
+    return each.reshape(rows.shape).transpose(3, 0, 1, 2)
 
 
 def _convolved(step: Step, x: Array, weight: Array, dtypes: tuple[DType, DType], sums: Sums) -> Array:

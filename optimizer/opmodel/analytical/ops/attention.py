@@ -233,7 +233,6 @@ def split_heads(case: Case) -> Usage:
     op, x = case.query.op, case.x
     nlp, transposed = "nlp" in op, bool(case.attrs.get("transpose_key"))
     need(not x.layout.is_sharded, f"{op}: operand must be interleaved")
-    need(x.dtype is not DType.BFP4_B, "Unsupported data format")
     need(x.layout.is_tile, "Input tensor layout must be TILE")
     need(len(x.shape) == (4 if nlp else 3), f"{op}: unexpected rank {len(x.shape)}")
     need(not nlp or x.shape[1] == 1, f"Unsupported input sequence length {x.shape[1]} is not equal to 1")
@@ -285,7 +284,6 @@ def concatenate_heads(case: Case) -> Usage:
     target = held.memory if case.output is None else case.output
     need(len(held.shape) == 4, "Input tensor must have rank 4")
     need(held.is_tile, "Input tensor layout must be TILE")
-    need(held.dtype is not DType.BFP4_B, "Unsupported data format")
     size = held.shape[-1]
     need(nlp or size % TILE == 0, f"Head size must be a multiple of {TILE} but was found to be {size}")
     if held.is_sharded and not target.is_sharded:

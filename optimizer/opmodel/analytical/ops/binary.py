@@ -28,12 +28,13 @@ from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
 from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
-ONE_TYPE = frozenset({"ttnn.maximum", "ttnn.minimum", "ttnn.pow"})
-"""Binary ops that refuse operands of different types; with a scalar they are unary ops."""
 UNARY_WITH_SCALAR = frozenset(
     f"ttnn.{name}"
-    for name in ("fmod", "remainder", "prelu", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift")
-)
+    for name in (
+        "maximum", "minimum", "pow", "fmod", "remainder", "prelu", "bitwise_and", "bitwise_or", "bitwise_xor",
+        "bitwise_left_shift",
+    )
+)  # fmt: skip
 """Binary ops that are unary ops when the second operand is a number."""
 SUMS = frozenset({"ttnn.add", "ttnn.subtract", "ttnn.rsub", "ttnn.squared_difference"})
 """Ops of the matrix unit, which holds more tiles at once than the vector unit."""
@@ -58,11 +59,9 @@ def _last_two(shape: tuple[int, ...]) -> tuple[int, int]:
 # -- binary ----------------------------------------------------------------------------------------------
 def binary(case: Case) -> Usage:
     b = case.operand(1)
-    if b is None and (case.query.op in ONE_TYPE or case.query.op in UNARY_WITH_SCALAR):
+    if b is None and case.query.op in UNARY_WITH_SCALAR:
         return _as_unary(case)
     shape = _broadcast_shape(case)
-    if b is not None and case.query.op in ONE_TYPE:
-        need(case.x.dtype is b.dtype, "Mixed dtype is not supported for this binary operation")
     rows = case.x.layout.page_layout is ROWS
     if rows != (b is not None and b.layout.page_layout is ROWS) and b is not None:
         return _tilized(case, shape)

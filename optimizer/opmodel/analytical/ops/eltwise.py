@@ -107,6 +107,13 @@ def unary(case: Case) -> Usage:
     return Usage((out,), cb=unary_buffers(case, case.x, out), cores=case.device.num_cores)
 
 
+def clamp(case: Case) -> Usage:
+    """Integers are clamped between two typecasts, which take shards of few kinds: none are offered."""
+    is_plain = not any(layout.is_sharded for layout in (case.x.layout, case.follow()))
+    need(case.x.dtype.is_float or is_plain, "ttnn.clamp takes no shards of integers")
+    return unary(case)
+
+
 # -- typecast and clone ----------------------------------------------------------------------------------
 def typecast_buffers(x: TensorSpec, out: TensorSpec) -> int:
     """Dataflow buffers of a typecast; shards of tiles that keep their size are converted where they lie."""

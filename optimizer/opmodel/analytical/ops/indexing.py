@@ -21,7 +21,7 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.transfer import alignment
-from optimizer.opmodel.analytical.ops.generic import result_shapes
+from optimizer.opmodel.analytical.ops.generic import interleaved_only, result_shapes
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
 from optimizer.opmodel.base import TensorSpec
 
@@ -92,6 +92,12 @@ def _fused(session: Session, indices: Held, width: int, memory: MemoryConfig) ->
 ALIGNMENT = 32
 """Bytes to which rows are rounded up, on either board and in either memory."""
 _INDEX = (DType.U32, DType.I32, DType.U16)
+
+
+def gather(case: Case) -> Usage:
+    """Interleaved, with indices of an unsigned type."""
+    need(case.inputs[1].dtype in (DType.U32, DType.U16), "the index must be of an unsigned integer type")
+    return interleaved_only(case)
 
 
 def scatter(case: Case) -> Usage:

@@ -25,7 +25,6 @@ L1_SHARE = 0.9
 
 def softmax(case: Case) -> Usage:
     x = case.x
-    _check_type(x)
     out = _result(case)
     rank = len(x.shape)
     dim = int(case.attrs.get("dim", -1)) % rank
@@ -40,10 +39,6 @@ def softmax(case: Case) -> Usage:
         cb = 4 * x.dtype.tile_bytes + 4096 + 4096 + 8192 + x.dtype.tile_bytes + 4096
         work = rows * wide
     return Usage((out,), cb=cb, cores=max(1, min(work, case.device.num_cores)))
-
-
-def _check_type(x: TensorSpec) -> None:
-    need(x.dtype is not DType.BFP4_B, "Input tensor must be FLOAT32, BFLOAT16, or BFLOAT8_B")
 
 
 def _result(case: Case) -> TensorSpec:
@@ -100,8 +95,8 @@ def _column_buffers(case: Case, x: TensorSpec, tall: int) -> int:
 def attention_softmax(case: Case) -> Usage:
     """Scale, mask and softmax of the last dim in one kernel; shards may cut a partly empty tile."""
     x = case.x
-    _check_type(x)
     memory = case.follow()
+    need(x.dtype is not DType.BFP4_B, "Input tensor must be FLOAT32, BFLOAT16, or BFLOAT8_B")
     need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     out = case.result(x.shape, x.dtype, memory, x.layout.page_layout)
     rows, wide = tiles(x.shape)

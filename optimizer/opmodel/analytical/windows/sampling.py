@@ -51,6 +51,7 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
     if held.is_sharded:
         need(held.memory.memory_layout is HEIGHT, "bilinear upsampling supports height sharded input only")
         need(memory is None or memory.is_sharded, "bad optional access")
+        need(memory is None or _cut_by_rows(memory), "the shards asked of sharded rows must be whole rows")
         cores, width = held.spec.num_cores, held.spec.shape[1]
     else:
         interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
@@ -68,6 +69,12 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
     out = session.make(shape, held.dtype, PageLayout.ROW_MAJOR, target)
     session.run(cb=NEIGHBOURS * 2 * 2 * (c + min(c, MOST_CHANNELS)) + 4 * TILE * TILE * 2)
     return out if memory is None else to_memory_config(session, out, memory)
+
+
+def _cut_by_rows(memory: MemoryConfig) -> bool:
+    """Whether a sharded result is cut in rows alone: TTNN divides its rows by all the cores that are asked for."""
+    spec = memory.shard_spec
+    return spec is None or memory.memory_layout is HEIGHT or spec.grid_yx[1] == 1
 
 
 def _rows_over(session: Session, rows: int, channels: int, cores: int) -> MemoryConfig:
