@@ -323,6 +323,9 @@ class Summary:
     """None unless a replay was asked for."""
     precision: Precision | None
     """None unless an error budget was given."""
+    unjudged: str | None
+    """Why no plan could be judged within the error budget, and this one has the model's own element types; None: one
+    was, or none was asked for."""
     stopped: str | None
     """Why the run ended before it was through; None: it was."""
     warnings: tuple[str, ...]

@@ -87,7 +87,7 @@ def run_optimize(args: argparse.Namespace) -> int:
         print("ttopt: interrupted; the result is the best plan found until then", file=sys.stderr)
         return INTERRUPTED
     checked, precision = result.summary.check, result.summary.precision
-    is_kept = precision is None or precision.kept
+    is_kept = result.summary.unjudged is None and (precision is None or precision.kept)
     return 0 if is_kept and (checked is None or checked.ok) else 1
 
 

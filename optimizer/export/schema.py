@@ -360,6 +360,7 @@ class Summary(Record):
     numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
     precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
+    unjudged: str | None = Field(None, description="why the error budget could not be planned for; null: it could")
     stopped: str | None = Field(None, description="why the run ended before it was through; null: it was")
     warnings: list[str]
 

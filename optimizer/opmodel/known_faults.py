@@ -97,15 +97,15 @@ def _conv(query: OpQuery) -> str | None:
     right by chance. Shards of 8, 24 and 40 columns, 3x3, are taken as they are and right; so are those of which
     only the rows do not fit.
     """
-    if (wrong := _depthwise_row(query) or _row_kernel(query)) is not None:
+    if (wrong := _depthwise_row(query) or _few_blocks(query)) is not None:
         return wrong
     x, attrs = query.inputs[0], query.attr
     spec = x.layout.shard_spec
     if spec is None or x.layout.is_tile:
         return None
-    edges: Any = attrs.get("padding", ())
-    pointwise = attrs["kernel_size"] == attrs.get("stride", (1, 1)) == (1, 1) and not any(edges)
-    unit = TILE if pointwise or x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else ROW_PIECE
+    unit = (
+        TILE if _is_pointwise(dict(attrs)) or x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else ROW_PIECE
+    )
     if spec.shape[1] % unit:
         return f"a convolution of rows of {spec.shape[1]} channels, no multiple of {unit}, computes with other channels"
     return None
@@ -140,27 +140,34 @@ def _depthwise_row(query: OpQuery) -> str | None:
     return None
 
 
-def _row_kernel(query: OpQuery) -> str | None:
-    """Convolutions with kernels of one row, from block shards on one column of cores into those on several.
+def _few_blocks(query: OpQuery) -> str | None:
+    """Convolutions of blocks that add up exactly as many partial sums as are kept outside of L1.
 
-    Run: 1x3 and 1x5, 24 to 64 channels on 1 x 8 and 1 x 4 cores to 64 and 72, tiles and rows, 32 from tiles in DRAM
-    that the convolution cuts into blocks, 8 from rows in DRAM that it cuts as it likes: relative error 1.2 and more. To
-    32 channels, on two columns, from 24 columns of rows in DRAM (three blocks of 8), in height shards and with 3x1 and
-    3x3 kernels: right.
+    A convolution of block shards adds up a block per row of the kernel and column of cores. It adds in L1 (the packer)
+    from two blocks on with a bias and from three without; where it adds just one fewer, what comes out on several
+    columns of cores is something else. Run, each with a relative error above 1: one block with a bias (1x1 of stride 2,
+    1x3, 1x5 from one column), two without (the same from two columns, 2x2 from one), in tiles and rows, from tiles in
+    DRAM that the convolution cuts into blocks and 8 channels of rows in DRAM that it cuts as it likes, and 1x1 that
+    width shards are asked of. Other numbers of blocks, results of up to 32 channels, height shards, and 1x1 of stride 1
+    into blocks, which is a matmul: right.
     """
     a: dict[str, Any] = dict(query.attr)
     x, blocks = query.inputs[0], TensorMemoryLayout.BLOCK_SHARDED
-    high, wide = a["kernel_size"]
-    if high != 1 or wide == 1 or a["out_channels"] <= TILE:
+    asked = getattr(query.config, "shard_layout", None)
+    if a["out_channels"] <= TILE or (_is_pointwise(a) and asked != TensorMemoryLayout.WIDTH_SHARDED.value):
         return None
     if x.layout.is_sharded:
         columns = channel_shards(x) if x.layout.memory_layout is blocks else 0
     else:
-        in_blocks = getattr(query.config, "shard_layout", None) in (None, blocks.value)  # None: TTNN chooses
+        in_blocks = asked in (None, blocks.value)  # None: TTNN chooses
         columns = -(-x.shape[-1] // (TILE if x.layout.is_tile else ROW_PIECE)) if in_blocks else 0
-    if columns != 1:
+    if a["kernel_size"][0] * columns != (1 if len(query.inputs) > 2 else 2):
         return None
-    return f"a 1x{wide} convolution of blocks on one column of cores into several computes something else"
+    return f"a convolution of blocks on {columns} column(s) of cores adds up too few of them for its way to add"
+
+
+def _is_pointwise(a: dict[str, Any]) -> bool:
+    return a["kernel_size"] == a.get("stride", (1, 1)) == (1, 1) and not any(a.get("padding", ()))
 
 
 def _norm(query: OpQuery) -> str | None:
@@ -241,6 +248,27 @@ def _copy(query: OpQuery) -> str | None:
     return (
         f"copying rows of {x.shape[-1]} columns in shards of {spec.shape[1]} into shards of {asked.shape[1]} moves them"
     )
+
+
+def _concat(query: OpQuery) -> str | None:
+    """Batches of tensors in shards of rows joined along their rows, of which one ends with a partial tile.
+
+    Run: two batches of 64, 7 and 33 rows and of 128 and 7 on four and two cores each, 9 and 3 % of the values wrong. On
+    one core, in width shards, interleaved, and of one batch (33, 33 and 100 rows on two cores): right.
+    """
+    x = query.inputs[0]
+    dim: Any = query.attr.get("dim", 0)
+    if (
+        x.layout.shard_spec is None
+        or not x.layout.is_tile
+        or len(x.shape) < 3
+        or dim % len(x.shape) != len(x.shape) - 2
+    ):
+        return None
+    across = x.layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED and x.layout.shard_spec.num_cores > 1
+    if across and prod(x.shape[:-2]) > 1 and any(t.shape[-2] % TILE for t in query.inputs):
+        return "joining batches of rows in shards, of which some end with a partial tile, puts rows out of place"
+    return None
 
 
 def _rotary(query: OpQuery) -> str | None:
@@ -342,6 +370,7 @@ _RULES: dict[str, Callable[[OpQuery], str | None]] = {
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
     "ttnn.rotary_embedding": _rotary,
+    "ttnn.concat": _concat,
     "ttnn.to_memory_config": _copy,
     "ttnn.layer_norm": _norm,
     "ttnn.rms_norm": _norm,

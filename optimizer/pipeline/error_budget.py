@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from optimizer import logs
-from optimizer.errors import OptionError, TimeLimitError
+from optimizer.errors import ExecutionError, OptionError, TimeLimitError
 from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.ir.graph import Graph
 from optimizer.options import Options
@@ -42,7 +42,7 @@ class BudgetErrors(Stage):
 
     name: ClassVar[str] = "error-budget"
     takes: ClassVar[tuple[str, ...]] = ("problem",)
-    gives: ClassVar[tuple[str, ...]] = ("problem", "values", "judged")
+    gives: ClassVar[tuple[str, ...]] = ("problem", "values", "judged", "unjudged")
 
     least_pcc: float | None
     policy: str
@@ -51,7 +51,7 @@ class BudgetErrors(Stage):
     max_model_bytes: int
 
     def apply(self, work: Work) -> None:
-        work.values, work.judged = None, ()
+        work.values, work.judged, work.unjudged = None, (), None
         if self.least_pcc is None:
             return
         graph = work.problem.graph
@@ -60,7 +60,11 @@ class BudgetErrors(Stage):
         values = model_values(graph, work.given, source, options, self.seed)
         from optimizer.values.sensitivity import measure  # loads the emitter of programs
 
-        found = measure(graph, values.arrays, self.seed, work.clock.poll_closing)
+        try:
+            found = measure(graph, values.arrays, self.seed, work.clock.poll_closing)
+        except ExecutionError as error:  # a constant output, or one that is not a number
+            work.unjudged = error.message
+            return
         work.values, work.judged = values, found.judged
         work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of, found.weights))
 

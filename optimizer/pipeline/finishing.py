@@ -106,6 +106,7 @@ class Summarise(Stage):
     name: ClassVar[str] = "summary"
     takes: ClassVar[tuple[str, ...]] = (
         "result", "report", "baseline", "plan", "origin", "imported", "rewritten", "values", "precision",
+        "unjudged",
     )  # fmt: skip
     gives: ClassVar[tuple[str, ...]] = ("result", "kept")
     closing: ClassVar[bool] = True
@@ -115,9 +116,16 @@ class Summarise(Stage):
         warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
         measured = () if work.values is None else work.values.warnings
-        warnings = (*measured, *warnings, *_of_inputs(work), *summary.warnings)
-        summary = replace(summary, rewritten=work.rewritten, precision=work.precision, warnings=warnings)
+        warnings = (*measured, *_unjudged(work), *warnings, *_of_inputs(work), *summary.warnings)
+        told = {"precision": work.precision, "unjudged": work.unjudged, "warnings": warnings}
+        summary = replace(summary, rewritten=work.rewritten, **told)
         work.kept = work.result = replace(work.result, priced=summary)
+
+
+def _unjudged(work: Work) -> tuple[str, ...]:
+    if work.unjudged is None:
+        return ()
+    return (f"an error budget was not planned for, the plan has the model's own element types: {work.unjudged}",)
 
 
 def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, baseline: Totals, plan: Plan) -> Summary:
@@ -168,6 +176,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         numeric_risks=numeric_risks(result.graph),
         check=None,
         precision=None,
+        unjudged=None,
         stopped=None,
         warnings=tuple(unpriced(result.graph)),
     )

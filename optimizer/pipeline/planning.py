@@ -43,7 +43,7 @@ class Baseline(Stage):
 
 def _close(work: Work, stages: tuple[Stage, ...]) -> None:
     """Apply these stages to a plan in the graph's own types."""
-    work.values = work.precision = None
+    work.values = work.precision = work.unjudged = None
     for stage in stages:
         stage.apply(work)
 

@@ -82,6 +82,8 @@ class Work:
     """Inputs and weights that errors are measured with, where a budget is given."""
     judged: tuple[Part, ...] = field(init=False)
     """What of the outputs is judged by itself."""
+    unjudged: str | None = field(init=False)
+    """Why no error budget can be planned for; None: one can, or none was given."""
     precision: Precision | None = field(init=False)
     """What the plan does to the outputs, where a budget is given."""
     kept: OptimizedGraph | None = field(init=False)

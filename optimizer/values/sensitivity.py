@@ -172,7 +172,8 @@ class _Backwards:
         by_part: dict[Part, list[float]] = {}
         for probe, table in zip(self._probes, self._gradients, strict=True):
             gradient = table.pop(value_id, None)
-            moved = 0.0 if gradient is None else _sum_of_squares(sizes * gradient)
+            with np.errstate(over="ignore"):  # which is told as what it is
+                moved = 0.0 if gradient is None else _sum_of_squares(sizes * gradient)
             by_part.setdefault(probe.part, []).append(moved)
         self._found[value_id] = self._largest(value_id, by_part)
 

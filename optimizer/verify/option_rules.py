@@ -200,7 +200,7 @@ def _least_pcc(result: OptimizedGraph) -> Iterator[Error]:
             yield "summary.precision", "states what an error budget led to, but none was given"
         return
     if not isinstance(record, Mapping):
-        if not _was_stopped(result):
+        if not _was_stopped(result) and result.summary_json().get("unjudged") is None:
             yield "summary.precision", f"says nothing of a correlation of {options.least_pcc}, which was asked for"
         return
     if options.policy != FASTEST:

@@ -225,41 +225,75 @@ def test_pools_give_rows_of_whole_faces(channels: int, right: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "cin", "cout", "kind", "grid", "right"),
+    ("kernel", "stride", "cin", "cout", "kind", "grid", "bias", "right"),
     [
-        ((1, 3), 48, 72, BLOCK, (8, 1), False),
-        ((1, 5), 64, 64, BLOCK, (4, 1), False),
-        ((1, 3), 64, 32, BLOCK, (8, 1), True),
-        ((1, 3), 64, 72, BLOCK, (8, 2), True),
-        ((1, 3), 64, 72, HEIGHT, (8, 1), True),
-        ((3, 1), 64, 72, BLOCK, (8, 1), True),
-        ((3, 3), 64, 72, BLOCK, (8, 1), True),
-        ((1, 1), 64, 72, BLOCK, (8, 1), True),
+        ((1, 3), 1, 48, 72, BLOCK, (8, 1), True, False),
+        ((1, 5), 1, 64, 64, BLOCK, (4, 1), True, False),
+        ((1, 1), 2, 64, 128, BLOCK, (2, 1), True, False),
+        ((1, 1), 2, 64, 128, BLOCK, (2, 2), False, False),
+        ((1, 5), 1, 96, 128, BLOCK, (2, 2), False, False),
+        ((2, 2), 1, 64, 128, BLOCK, (2, 1), False, False),
+        ((1, 3), 1, 64, 32, BLOCK, (8, 1), True, True),
+        ((1, 3), 1, 64, 72, BLOCK, (8, 2), True, True),
+        ((1, 3), 1, 64, 72, HEIGHT, (8, 1), True, True),
+        ((1, 1), 2, 64, 96, BLOCK, (1, 1), False, True),
+        ((1, 1), 2, 128, 256, BLOCK, (2, 4), False, True),
+        ((2, 2), 1, 64, 128, BLOCK, (2, 1), True, True),
+        ((3, 1), 1, 64, 72, BLOCK, (8, 1), True, True),
+        ((3, 3), 1, 64, 72, BLOCK, (8, 1), True, True),
+        ((1, 1), 1, 64, 72, BLOCK, (8, 1), True, True),
     ],
 )
-def test_kernels_of_one_row_do_not_go_from_one_column_of_cores_to_several(
-    kernel: tuple[int, int], cin: int, cout: int, kind: TensorMemoryLayout, grid: tuple[int, int], right: bool
-) -> None:
+def test_convolutions_of_blocks_add_up_enough_of_them(
+    kernel: tuple[int, int], stride: int, cin: int, cout: int, kind: TensorMemoryLayout, grid: tuple[int, int],
+    bias: bool, right: bool,
+) -> None:  # fmt: skip
     x = TensorSpec((1, 1, 256, cin), DType.BF16, sharded_layout((1, 1, 256, cin), kind, grid, N150))
-    weight = TensorSpec((cout, cin, *kernel), DType.BF16, HOST_ROW_MAJOR)
-    attrs: dict[str, Any] = {"kernel_size": kernel, "in_channels": cin, "out_channels": cout, "input_height": 32}
 
-    why = fault(OpQuery("ttnn.conv2d", (x, weight), tuple(sorted(attrs.items())), Conv2dConfig()))
+    why = fault(convolution(x, kernel, cout, (stride, stride), bias, kind.value))
 
-    assert why is None if right else "one column of cores" in str(why)
+    assert why is None if right else "too few" in str(why)
+
+
+def convolution(
+    x: TensorSpec, kernel: tuple[int, int], cout: int, stride: tuple[int, int], bias: bool, shard_layout: str | None
+) -> OpQuery:
+    cin = x.shape[-1]
+    attrs: dict[str, Any] = {
+        "kernel_size": kernel, "stride": stride, "in_channels": cin, "out_channels": cout, "input_height": 32,
+    }  # fmt: skip
+    shapes = ((cout, cin, *kernel), (1, 1, 1, cout))[: 2 if bias else 1]
+    weights = tuple(TensorSpec(shape, DType.BF16, HOST_ROW_MAJOR) for shape in shapes)
+    return OpQuery("ttnn.conv2d", (x, *weights), tuple(sorted(attrs.items())), Conv2dConfig(shard_layout=shard_layout))
+
+
+@pytest.mark.parametrize(("bias", "grid"), [(True, (2, 1)), (False, (2, 2))])
+def test_a_product_that_width_shards_are_asked_of_adds_up_as_a_convolution(bias: bool, grid: tuple[int, int]) -> None:
+    x = TensorSpec((1, 1, 256, 64), DType.BF16, sharded_layout((1, 1, 256, 64), BLOCK, grid, N150))
+
+    assert "too few" in str(fault(convolution(x, (1, 1), 128, (1, 1), bias, WIDTH.value)))
+    assert fault(convolution(x, (1, 1), 128, (1, 1), bias, BLOCK.value)) is None
 
 
 @pytest.mark.parametrize(
-    ("page", "cin", "right"),
-    [(DRAM_TILE, 32, False), (DRAM_TILE, 48, True), (DRAM_ROW_MAJOR, 24, True), (DRAM_ROW_MAJOR, 8, False)],
+    ("page", "cin", "asked", "right"),
+    [
+        (DRAM_TILE, 32, BLOCK.value, False),
+        (DRAM_TILE, 48, BLOCK.value, True),
+        (DRAM_ROW_MAJOR, 24, BLOCK.value, True),
+        (DRAM_ROW_MAJOR, 8, BLOCK.value, False),
+        (DRAM_ROW_MAJOR, 8, None, False),
+        (DRAM_ROW_MAJOR, 8, HEIGHT.value, True),
+    ],
 )
-def test_blocks_that_such_a_convolution_cuts_itself_are_judged_alike(page: TensorLayout, cin: int, right: bool) -> None:
-    inputs = (TensorSpec((1, 1, 256, cin), DType.BF16, page), TensorSpec((72, cin, 1, 3), DType.BF16, HOST_ROW_MAJOR))
-    attrs: dict[str, Any] = {"kernel_size": (1, 3), "in_channels": cin, "out_channels": 72, "input_height": 32}
+def test_blocks_that_such_a_convolution_cuts_itself_are_judged_alike(
+    page: TensorLayout, cin: int, asked: str | None, right: bool
+) -> None:
+    x = TensorSpec((1, 1, 256, cin), DType.BF16, page)
 
-    why = fault(OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), Conv2dConfig(shard_layout=BLOCK.value)))
+    why = fault(convolution(x, (1, 3), 72, (1, 1), True, asked))
 
-    assert why is None if right else "one column of cores" in str(why)
+    assert why is None if right else "too few" in str(why)
 
 
 @pytest.mark.parametrize(
@@ -381,3 +415,25 @@ def test_block_floats_share_no_exponent_with_an_infinity(op: str, columns: int, 
     why = fault(OpQuery(op, (TensorSpec((1, 1, 64, columns), dtype, DRAM_TILE),), (("dim", -1),)))
 
     assert why is None if right else "infinity" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kind", "grid", "dim", "right"),
+    [
+        (((1, 2, 64, 48), (1, 2, 7, 48)), HEIGHT, (4, 1), 2, False),
+        (((1, 2, 128, 48), (1, 2, 7, 48)), HEIGHT, (2, 1), -2, False),
+        (((1, 2, 128, 48), (1, 2, 7, 48)), HEIGHT, (1, 1), 2, True),
+        (((1, 2, 128, 48), (1, 2, 7, 48)), WIDTH, (1, 2), 2, True),
+        (((1, 1, 33, 72), (1, 1, 100, 72)), HEIGHT, (2, 1), 2, True),
+        (((1, 2, 64, 48), (1, 2, 64, 48)), HEIGHT, (4, 1), 2, True),
+        (((1, 2, 7, 48), (1, 2, 7, 48)), HEIGHT, (2, 1), 3, True),
+    ],
+)
+def test_batches_of_partial_rows_are_not_joined_in_shards(
+    shapes: tuple[tuple[int, ...], ...], kind: TensorMemoryLayout, grid: tuple[int, int], dim: int, right: bool
+) -> None:
+    inputs = tuple(TensorSpec(shape, DType.BF16, sharded_layout(shape, kind, grid, N150)) for shape in shapes)
+
+    why = fault(OpQuery("ttnn.concat", inputs, (("dim", dim),)))
+
+    assert why is None if right else "out of place" in str(why)

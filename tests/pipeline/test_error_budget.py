@@ -208,6 +208,19 @@ def test_an_output_of_equal_numbers_is_judged_by_its_error() -> None:
 
 
 @pytest.mark.slow
+def test_a_constant_output_gives_the_plan_in_the_models_own_types(tmp_path: Path) -> None:
+    b = GraphBuilder("constant")
+    negative = b.op("ttnn.neg", b.op("ttnn.relu", b.input("x", (1, 1, 64, 64))))
+    result = within(0.99, b.finish(b.op("ttnn.relu", negative)))
+
+    summary = result.summary
+    assert summary.precision is None
+    assert summary.unjudged == "no output of the model holds numbers whose correlation could be asked"
+    assert "the model's own element types" in summary.warnings[0]
+    emit(result, "json", tmp_path)
+    assert check_record(read_result(tmp_path))["ok"]
+
+
 def test_the_worst_of_several_samples_keeps_the_budget() -> None:
     rng = np.random.default_rng(0)
     weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}
