@@ -14,7 +14,7 @@ from typing import Any
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.dram_sharded_matmuls import columns_in_banks, shared_evenly
-from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.layouts.memory_config import BufferType, TensorMemoryLayout
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
@@ -271,6 +271,18 @@ def _concat(query: OpQuery) -> str | None:
     return None
 
 
+def _argmax(query: OpQuery) -> str | None:
+    """Indices of largest elements in L1, a row of one number each (`keepdim`).
+
+    Run: 96 and 100 rows of 32 to 200 columns, the 84 and 100 words behind the result overwritten, the indices right;
+    32 and 150 rows, in DRAM, and indices in rows of several (without `keepdim`): nothing but the result.
+    """
+    memory = query.inputs[0].layout.memory if query.output is None else query.output
+    if query.attr.get("keepdim") and memory.buffer_type is BufferType.L1 and not query.inputs[0].layout.is_tile:
+        return "writes beyond its result in L1, of which every row holds one index"
+    return None
+
+
 def _rotary(query: OpQuery) -> str | None:
     """Positions that are no whole tiles: the result has as many rows as its tiles, [1, 2, 64, 64] for [1, 2, 50, 64].
 
@@ -371,6 +383,7 @@ _RULES: dict[str, Callable[[OpQuery], str | None]] = {
     "ttnn.conv_transpose2d": _conv,
     "ttnn.rotary_embedding": _rotary,
     "ttnn.concat": _concat,
+    "ttnn.argmax": _argmax,
     "ttnn.to_memory_config": _copy,
     "ttnn.layer_norm": _norm,
     "ttnn.rms_norm": _norm,

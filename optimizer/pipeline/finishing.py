@@ -117,8 +117,8 @@ class Summarise(Stage):
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
         measured = () if work.values is None else work.values.warnings
         warnings = (*measured, *_unjudged(work), *warnings, *_of_inputs(work), *summary.warnings)
-        told = {"precision": work.precision, "unjudged": work.unjudged, "warnings": warnings}
-        summary = replace(summary, rewritten=work.rewritten, **told)
+        summary = replace(summary, rewritten=work.rewritten, warnings=warnings)
+        summary = replace(summary, precision=work.precision, unjudged=work.unjudged)
         work.kept = work.result = replace(work.result, priced=summary)
 
 

@@ -437,3 +437,15 @@ def test_batches_of_partial_rows_are_not_joined_in_shards(
     why = fault(OpQuery("ttnn.concat", inputs, (("dim", dim),)))
 
     assert why is None if right else "out of place" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("layout", "keepdim", "right"),
+    [(L1_ROW_MAJOR, True, False), (L1_ROW_MAJOR, False, True), (DRAM_ROW_MAJOR, True, True)],
+)
+def test_single_indices_are_written_to_dram(layout: TensorLayout, keepdim: bool, right: bool) -> None:
+    x = TensorSpec((1, 3, 32, 100), DType.BF16, DRAM_ROW_MAJOR)
+
+    why = fault(OpQuery("ttnn.argmax", (x,), (("dim", -1), ("keepdim", keepdim)), None, layout.memory))
+
+    assert why is None if right else "beyond its result" in str(why)
