@@ -92,6 +92,9 @@ check-long: test-slow ## slow checks: the slow and the long part of the tests, w
 	$(BIN)/python benchmarks/ttmetal_backend.py
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/layout_values.py --mock --drawn 8000
+	$(BIN)/python benchmarks/layout_values.py --mock --drawn 8000 --board p150
+	$(BIN)/python benchmarks/layout_values.py --drawn 400
 	$(BIN)/python benchmarks/asm_kernels.py
 	$(BIN)/python benchmarks/asm_schedules.py
 	$(BIN)/python benchmarks/asm_allocation.py

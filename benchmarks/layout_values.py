@@ -2,7 +2,8 @@
 
     python benchmarks/layout_values.py [--family pools convs ...] [--per-subject 4] [--plans MODEL.onnx ...]
                                        [--drawn 8000] [--seed 0] [--per-class 1] [--policy global] [--timeout 300]
-                                       [--largest 400000] [--log CASES.jsonl] [--record CLASSES.json] [--part 1/2]
+                                       [--largest 400000] [--log CASES.jsonl ...] [--record CLASSES.json] [--part 1/2]
+    python benchmarks/layout_values.py --mock [--drawn 8000] [--seed 0] [--board p150]
 
 Takes questions that ttopt's own analyses call legal: per family small ops in every kind of layout (`layout_cases/
 sweep.py`), and with `--plans` every distinct (op, layouts, config) that plans of these models chose, or the smallest
@@ -12,11 +13,16 @@ n150: values are compared with float64 within the limits of rounding (`optimizer
 read back: an L1 tensor on both sides of every L1 operand and of the result, and the operands themselves.
 
 Prints the cases that are not right, then a table per op: right, wrong values, overwritten, refused, simulator cannot.
-`--record` writes how many of each class (op, element types, kinds of layouts, config) ran and how they ended, of all
-in the log. `--part 1/2` runs every second case only, for two runs side by side with a log each.
+`--part 1/2` runs every second case only, for two runs side by side with a log each. `--record` writes how many cases
+and classes (op, element types, kinds of layouts, config) ran, per op, and how they ended: of all logs named, but for
+cases that have become illegal, which are counted by themselves.
 
-Exits 1 if anything is wrong or overwritten. Needs tt-metal's simulator (docs/values.md); without it, it says so and
-exits 0. `--log` keeps every outcome, and cases in it are not run again.
+`--mock` asks tt-metal's mock device instead whether it takes the cases at all, on the board named: what it refuses
+though ttopt calls it legal is printed.
+
+Exits 1 if anything is wrong, overwritten, or refused by the mock device. Needs the simulator (docs/values.md), or
+`ttnn` for the mock device; without it, it says so and exits 0. `--log` keeps every outcome, and cases in it are not run
+again.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections import Counter, defaultdict
 from math import prod
@@ -36,24 +43,36 @@ from layout_cases.sweep import FAMILIES, family_queries, kind_of
 
 from optimizer.cli.tables import table
 from optimizer.device import DeviceSpec
+from optimizer.errors import OpModelError
+from optimizer.ir.dtype import DType
+from optimizer.layouts import memory_config, op_config
 from optimizer.layouts.memory_config import MemoryConfig
+from optimizer.opmodel import base as opmodel_base
 from optimizer.opmodel.base import OpQuery
-from optimizer.opmodel.ttmetal import simulator
+from optimizer.opmodel.registry import create
+from optimizer.opmodel.ttmetal import location, simulator
 from optimizer.opmodel.ttmetal.environment import EnvironmentProblem
+from optimizer.opmodel.ttmetal.model import TTMetalOpModel
+from optimizer.options import Options
 from optimizer.values.check import layout_class
 
-BOARD = "n150"
 BAD = (Verdict.WRONG, Verdict.OVERWRITES)
+RAN = (Verdict.RIGHT, *BAD)
 
 
 def main() -> int:
     options = parse_options()
+    if options.mock:
+        return asked_of_the_mock_device(options)
+    if options.record is not None:
+        write_record(options.log, options.record)
+        return 0
     try:
         simulator.library_path()
     except EnvironmentProblem as problem:
         print(f"skipped: {problem}")
         return 0
-    known = read_log(options.log)
+    known = read_log(options.log[0] if options.log else None)
     queries = [q for q in part_of(wanted_queries(options), options.part) if repr(q) not in known]
     small = [q for q in queries if max(prod(t.shape) for t in q.inputs) <= options.largest]
     print(f"{len(queries)} cases, {len(queries) - len(small)} of them too large, {len(known)} known", flush=True)
@@ -64,19 +83,36 @@ def main() -> int:
         verdicts[outcome.query.op][outcome.verdict] += 1
         if outcome.verdict is not Verdict.RIGHT:
             print(f"{outcome.verdict}: {described(outcome.query)}: {outcome.detail}", flush=True)
-        append(options.log, outcome)
+        append(options.log[0] if options.log else None, outcome)
     rows = [[op, *(counts[v] for v in Verdict)] for op, counts in sorted(verdicts.items())]
     print(table(("op", *Verdict), rows))
-    if options.record is not None:
-        write_record(options.log, options.record)
     return 1 if any(counts[v] for counts in verdicts.values() for v in BAD) else 0
+
+
+def asked_of_the_mock_device(options: argparse.Namespace) -> int:
+    """Prints what tt-metal refuses of the cases; 1 if it does any."""
+    device = DeviceSpec.preset(options.board)
+    try:
+        location.find()
+        model = TTMetalOpModel(device, Options(board=options.board).l1_small_bytes)
+    except OpModelError as problem:
+        print(f"skipped: {problem}")
+        return 0
+    queries = wanted_queries(options)
+    refused = 0
+    for query, answer in zip(queries, model.constraints_many(queries), strict=True):
+        if not answer.valid:
+            refused += 1
+            print(f"{answer.kind}: {described(query)}: {answer.error}", flush=True)
+    print(f"{len(queries)} cases of {len({class_of(q) for q in queries})} classes, {refused} refused")
+    return int(refused > 0)
 
 
 def wanted_queries(options: argparse.Namespace) -> list[OpQuery]:
     """Of the families, or of the plans where models are named; the smallest first."""
-    device, found = DeviceSpec.preset(BOARD), dict[OpQuery, None]()
+    device, found = DeviceSpec.preset(options.board), dict[OpQuery, None]()
     for model in options.plans or ():
-        found.update(dict.fromkeys(model_queries(model, BOARD, options.policy)))
+        found.update(dict.fromkeys(model_queries(model, options.board, options.policy)))
     if options.drawn:
         found.update(dict.fromkeys(drawn_queries(device, options.drawn, options.seed)))
     for name in options.family or (() if options.plans or options.drawn else (*FAMILIES, "copies")):
@@ -98,15 +134,30 @@ def part_of(queries: list[OpQuery], part: str) -> list[OpQuery]:
     return queries[number - 1 :: count]
 
 
-def write_record(log: Path, target: Path) -> None:
-    """Class -> verdict -> how many, of all cases of the log."""
+def write_record(logs: list[Path], target: Path) -> None:
+    """Op -> how many cases and classes ran, and how they ended, of all cases of the logs."""
+    board = DeviceSpec.preset("n150")
+    model = create("analytical", board, Options(board=board.name).l1_small_bytes)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in map(json.loads, log.read_text("utf-8").splitlines()):
-        counts[record["class"]][record["verdict"]] += 1
-    executed = sum(counts[c][v] for c in counts for v in (Verdict.RIGHT, *BAD))
-    print(f"{executed} executed, {sum(any(row[v] for v in (Verdict.RIGHT, *BAD)) for row in counts.values())} classes")
-    rows = {name: dict(sorted(row.items())) for name, row in sorted(counts.items())}
+    classes: dict[str, set[str]] = defaultdict(set)
+    for record in map(json.loads, (line for log in logs for line in log.read_text("utf-8").splitlines())):
+        op, verdict = record["op"], record["verdict"]
+        if verdict in BAD and not model.constraints(read_query(record["query"])).valid:
+            verdict = "now illegal"
+        counts[op][verdict] += 1
+        if verdict in RAN:
+            classes[op].add(record["class"])
+    rows = {op: {"classes": len(classes[op]), **dict(sorted(counts[op].items()))} for op in sorted(counts)}
+    ran = sum(row.get(verdict, 0) for row in rows.values() for verdict in RAN)
+    print(f"{ran} executed of {sum(row['classes'] for row in rows.values())} classes")
     target.write_text(json.dumps(rows, indent=0) + "\n", "utf-8")
+
+
+def read_query(text: str) -> OpQuery:
+    """A question as a log spells it, which is how Python shows it."""
+    rooms = (memory_config, op_config, opmodel_base)
+    names = {name: value for room in rooms for name, value in vars(room).items()} | {"DType": DType}
+    return eval(re.sub(r"<(\w+)\.(\w+): [^>]*>", r"\1.\2", text), names)  # type: ignore[no-any-return]
 
 
 def described(query: OpQuery) -> str:
@@ -150,12 +201,14 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--drawn", type=int, default=0, help="so many questions that nobody chose")
     parser.add_argument("--seed", type=int, default=0, help="of these")
     parser.add_argument("--part", default="1/1", help="which share of the cases, 1/2 or 2/2")
-    parser.add_argument("--record", type=Path, help="with --log: write its classes and their outcomes")
+    parser.add_argument("--record", type=Path, help="run nothing: write what the logs hold, per op")
+    parser.add_argument("--mock", action="store_true", help="ask tt-metal's mock device whether it takes the cases")
+    parser.add_argument("--board", default="n150", help="with --mock, any preset")
     parser.add_argument("--per-class", type=int, default=1 << 30, help="cases per op and layout class (default: all)")
     parser.add_argument("--policy", default="global")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case may take")
     parser.add_argument("--largest", type=int, default=400_000, help="elements of the largest operand")
-    parser.add_argument("--log", type=Path)
+    parser.add_argument("--log", type=Path, nargs="+")
     return parser.parse_args()
 
 

@@ -296,9 +296,12 @@ class Difference:
     """Elements further off than rounding explains (`optimizer.values.bounds`)."""
     elements: int
     relative_error: float
+    worst: float
+    """Of an element, the largest error over its limit."""
 
     def __str__(self) -> str:
-        return f"{self.wrong} of {self.elements} values wrong, relative error {self.relative_error:.3g}"
+        found = f"{self.wrong} of {self.elements} values wrong, relative error {self.relative_error:.3g}"
+        return f"{found}, at most {self.worst:.3g} of the limit"
 
 
 def compared(case: Case, got: list[Array]) -> Difference:
@@ -310,7 +313,8 @@ def compared(case: Case, got: list[Array]) -> Difference:
             raise ValueError(f"result {index} has shape {ours.shape}, expected {exact.value.shape}")
         ours = ours.reshape(exact.value.shape)
         verdict = judge(query, query.output_dtype or query.inputs[0].dtype, ours, exact)
-        found.append(Difference(verdict.wrong, ours.size, compare(ours, exact.value).relative_error))
+        error = compare(ours, exact.value).relative_error
+        found.append(Difference(verdict.wrong, ours.size, error, verdict.worst))
     return max(found, key=lambda d: (d.wrong, d.relative_error))
 
 

@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import Elements
+from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import CAST, opdef, short_name
 from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference.kinds import Computed
 
 Array = NDArray[Any]
-_UNITS = {DType.BF16: 2.0**-8, DType.F32: 2.0**-10, DType.BFP8_B: 2.0**-6, DType.BFP4_B: 2.0**-2}
+_UNITS = {DType.BF16: 2.0**-8, DType.F32: 2.0**-10, DType.BFP8_B: 2.0**-6, DType.BFP4_B: 2.0**-2 + 2.0**-6}
 """One unit in the last place, relative: f32 results come through 19-bit source registers and SFPU polynomials. Block
-floats share an exponent among 16 elements: relative to the largest of them."""
+floats share an exponent among 16 elements: relative to the largest of them. The packer rounds to eight bits before it
+cuts off what four do not hold."""
 _PRODUCTS = {"lofi": 2.0**-4 + 2.0**-6, "hifi2": 2.0**-6, "hifi3": 2.0**-7, "hifi4": 2.0**-9}
 """Largest relative error of one product: LoFi reads 5 bits of one significand and 7 of the other, HiFi2 the whole of
 the first, HiFi3 the second's rest with it, HiFi4 all (Tensix ISA documentation, MVMUL)."""
@@ -94,6 +95,8 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
     name, stated = short_name(query.op), _stated(query)
     within = computed.roundings * _UNITS[dtype] * (0.5 if stated.in_f32 else 1.0)  # registers of 16 bits truncate
     within += computed.inexact
+    within += _rounded_windows(query, dtype)
+    size = size * _kept_in_blocks(query, dtype)
     if computed.terms > 1:
         sums = max(1.0, computed.terms / _TILE_TERMS)
         each, rms = _SUMMED[stated.in_f32]
@@ -103,6 +106,21 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
         return size + slack + most * computed.most, size / 2 + slack / 2 + usual * computed.usual
     slack = max(_TOLERANCE.get(name, _PLAIN), within) * np.maximum(1.0, computed.most)
     return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
+
+
+def _rounded_windows(query: OpQuery, dtype: DType) -> float:
+    """A convolution brings its windows into the result's element type before it multiplies."""
+    return _UNITS[dtype] if dtype.is_block_float and opdef(query.op).cost_class is CostClass.CONV else 0.0
+
+
+def _kept_in_blocks(query: OpQuery, dtype: DType) -> int:
+    """How often a product is kept in the result's block floats: before a bias, before an activation, and at the end.
+
+    What an activation takes counts twice: it may be larger than what becomes of it, all the more so if it is negative.
+    """
+    if not dtype.is_block_float or opdef(query.op).cost_class not in (CostClass.MATMUL, CostClass.CONV):
+        return 1
+    return 1 + (len(query.inputs) > 2) + 2 * bool(query.attr.get("activation"))
 
 
 def _hands_on(query: OpQuery) -> bool:

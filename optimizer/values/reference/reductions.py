@@ -40,6 +40,15 @@ def _extreme(function: Any) -> Rule:
     ]
 
 
+def _product(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array | Computed]:
+    """TTNN keeps the product of those so far in bf16, of f32 too, and cuts it off each time."""
+    x = operands[0]
+    axes = reduced_axes(attrs, x)
+    value: Array = np.prod(x, axis=axes, keepdims=_keeps(attrs))
+    factors = float(np.prod([x.shape[a] for a in axes]))
+    return [Computed(value, lambda: alike(np.abs(value)), inexact=(1 + 2.0**-8) ** factors - 1)]
+
+
 def _spread(root: bool) -> Rule:
     """Sample variance (divided by n - 1), as TTNN's; its root."""
 
@@ -118,8 +127,10 @@ def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
 
 
 def _rms_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """The kernel keeps squares, their mean, 1/sqrt(mean), its product with x, and that scaled in circular buffers."""
     x = operands[0]
-    return [_scaled(x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attrs["epsilon"]), operands[1:2])]
+    normalised = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attrs["epsilon"])
+    return [_scaled(normalised, operands[1:2], roundings=5)]
 
 
 def _group_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -152,7 +163,7 @@ RULES: Mapping[str, Rule] = {
     "ttnn.mean": _sum(mean=True),
     "ttnn.max": _extreme(np.max),
     "ttnn.min": _extreme(np.min),
-    "ttnn.prod": _extreme(np.prod),
+    "ttnn.prod": _product,
     "ttnn.std": _spread(root=True),
     "ttnn.var": _spread(root=False),
     "ttnn.argmax": _argmax,
