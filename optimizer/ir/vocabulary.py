@@ -110,8 +110,7 @@ _REDUCTIONS = (
 )
 _ROWS: tuple[OpDef, ...] = (
     *_UNARY, *_UNARY_PARAMS, *_BINARY,
-    elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND,
-                takes=FLOATS | WORDS),
+    elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND),
     *ternary("addcmul", takes=WIDE_FLOATS | WORDS),
     *ternary("lerp", "mac"),
     *ternary("addcdiv", unbounded=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from optimizer.errors import ShapeError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
-from optimizer.ir.dtype import DType
+from optimizer.ir.dtype import FLOATS, WORDS, DType
 from optimizer.ir.shape_rules import broadcast
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
@@ -244,6 +244,10 @@ def ternary(case: Case) -> Usage:
 
 def _check_ternary_types(case: Case) -> None:
     """`where` takes any condition; what it chooses from, and what the others compute with, is of one type."""
+    numbers = case.query.op == "ttnn.where" and len(case.inputs) == 1
+    need(
+        not numbers or case.x.dtype in FLOATS | WORDS, f"where of numbers takes no {case.x.dtype.value}"
+    )
     chosen = case.inputs if case.query.op != "ttnn.where" or len(case.inputs) == 2 else case.inputs[1:2]
     alike = len({t.dtype for t in chosen}) == 1
     need(alike, f"Mixed dtype is not supported: {', '.join(t.dtype.value for t in case.inputs)}")
