@@ -245,9 +245,7 @@ def ternary(case: Case) -> Usage:
 def _check_ternary_types(case: Case) -> None:
     """`where` takes any condition; what it chooses from, and what the others compute with, is of one type."""
     numbers = case.query.op == "ttnn.where" and len(case.inputs) == 1
-    need(
-        not numbers or case.x.dtype in FLOATS | WORDS, f"where of numbers takes no {case.x.dtype.value}"
-    )
+    need(not numbers or case.x.dtype in FLOATS | WORDS, f"where of numbers takes no {case.x.dtype.value}")
     chosen = case.inputs if case.query.op != "ttnn.where" or len(case.inputs) == 2 else case.inputs[1:2]
     alike = len({t.dtype for t in chosen}) == 1
     need(alike, f"Mixed dtype is not supported: {', '.join(t.dtype.value for t in case.inputs)}")
