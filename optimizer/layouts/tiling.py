@@ -22,6 +22,7 @@ from optimizer.layouts.memory_config import (
 )
 
 TILE = 32
+FACE = TILE // 2
 
 
 def ceil_div(a: int, b: int) -> int:

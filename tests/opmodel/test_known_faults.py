@@ -426,7 +426,9 @@ def test_block_floats_share_no_exponent_with_an_infinity(op: str, columns: int, 
         (((1, 2, 128, 48), (1, 2, 7, 48)), WIDTH, (1, 2), 2, True),
         (((1, 1, 33, 72), (1, 1, 100, 72)), HEIGHT, (2, 1), 2, True),
         (((1, 2, 64, 48), (1, 2, 64, 48)), HEIGHT, (4, 1), 2, True),
-        (((1, 2, 7, 48), (1, 2, 7, 48)), HEIGHT, (2, 1), 3, True),
+        (((1, 2, 1, 80), (1, 2, 1, 32)), HEIGHT, (2, 1), 3, False),
+        (((1, 2, 32, 80), (1, 2, 32, 32)), HEIGHT, (2, 1), 3, True),
+        (((1, 2, 7, 48), (1, 2, 7, 48)), HEIGHT, (2, 1), 1, True),
     ],
 )
 def test_batches_of_partial_rows_are_not_joined_in_shards(
@@ -449,3 +451,20 @@ def test_single_indices_are_written_to_dram(layout: TensorLayout, keepdim: bool,
     why = fault(OpQuery("ttnn.argmax", (x,), (("dim", -1), ("keepdim", keepdim)), None, layout.memory))
 
     assert why is None if right else "beyond its result" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "dtype", "right"),
+    [
+        ("ttnn.transpose", {"dim0": 1, "dim1": 2}, DType.BFP4_B, False),
+        ("ttnn.transpose", {"dim0": -2, "dim1": 1}, DType.BFP4_B, False),
+        ("ttnn.permute", {"dims": (0, 2, 1, 3)}, DType.BFP4_B, False),
+        ("ttnn.transpose", {"dim0": 1, "dim1": 2}, DType.BFP8_B, True),
+        ("ttnn.transpose", {"dim0": 2, "dim1": 3}, DType.BFP4_B, True),
+        ("ttnn.permute", {"dims": (1, 0, 3, 2)}, DType.BFP4_B, True),
+    ],
+)
+def test_rows_of_four_bits_are_not_turned(op: str, attrs: dict[str, Any], dtype: DType, right: bool) -> None:
+    why = fault(OpQuery(op, (TensorSpec((1, 3, 1, 320), dtype, DRAM_TILE),), tuple(sorted(attrs.items()))))
+
+    assert why is None if right else "out of place" in str(why)

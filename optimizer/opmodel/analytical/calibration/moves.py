@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from optimizer.errors import FormatError
-from optimizer.layouts.tiling import TILE, ceil_div
+from optimizer.layouts.tiling import FACE, TILE, ceil_div
 from optimizer.opmodel.analytical.calibration import columns
 from optimizer.opmodel.analytical.calibration.columns import Row
 from optimizer.opmodel.analytical.calibration.windows import grid_of, halo
@@ -112,10 +112,6 @@ def movement(row: Row) -> Work:
         keep = [reads[0], Piece(out.size - reads[0].size, share, reads[-1].place, out.sticks and reads[-1].sticks)]
     lines = _lines(row, name) if not (reads[0].sticks or out.sticks) else 0
     return Work("movement", name, cores, tuple(keep), (out,), window=_untilized(row, out, cores), lines=lines)
-
-
-FACE = 16
-"""Indices that a core takes at a time from a tile of them."""
 
 
 def _embedding(row: Row, out: Piece, cores: int) -> Work:

@@ -16,12 +16,11 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from optimizer.layouts.tiling import TILE, ceil_div
+from optimizer.layouts.tiling import FACE, TILE, ceil_div
 
 Array = npt.NDArray[np.int64]
 Shape3 = tuple[int, ...]
 
-FACE = TILE // 2
 SLOT_BYTES = 16
 """Input tile, offset there, offset in the output tile, length: four 32-bit words."""
 SLOT_STEP = 16

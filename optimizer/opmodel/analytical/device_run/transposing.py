@@ -6,7 +6,7 @@ from math import prod
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
-from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.layouts.tiling import FACE, TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import adjusted, paged_rows, reshaped, synthesized, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
@@ -22,7 +22,6 @@ from optimizer.opmodel.analytical.device_run.transfer import (
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, L1_MEMORY, WIDTH
 
-FACE = TILE // 2
 COLUMNS_CUT = (WIDTH, BLOCK)
 CN, HC, WH = (0, 1), (1, 2), (2, 3)
 """Pairs of dims that a transpose program of its own swaps."""

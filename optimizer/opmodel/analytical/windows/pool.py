@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorLayout, TensorMemoryLayout
-from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.layouts.tiling import FACE, TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import named_shards
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
@@ -21,10 +21,7 @@ from optimizer.opmodel.analytical.windows.arena import Arena, Block
 from optimizer.opmodel.analytical.windows.halo import halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window
 from optimizer.opmodel.base import TensorSpec
-from optimizer.opmodel.known_faults import writes_beyond
-
-FACE = 16
-"""Columns of a face; a tile has two side by side."""
+from optimizer.opmodel.known_faults.windows import writes_beyond
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""Element-wise ops, norms and reductions."""
+
+from __future__ import annotations
+
+from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import BufferType, TensorMemoryLayout
+from optimizer.layouts.tiling import FACE, TILE
+from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.known_faults.rule import Rules
+
+
+def element_wise(query: OpQuery) -> str | None:
+    return _infinite_padding(query) or _element_wise_rows(query)
+
+
+def _infinite_padding(query: OpQuery) -> str | None:
+    """Block floats whose last block is partly padding, of ops that may give infinity there.
+
+    Elements of a block share an exponent, that of the infinity. Run: `log`, `reciprocal`, `rsqrt`, `divide`, `acosh`
+    and powers of 40 columns with zeros behind them, a fifth of the values wrong each, relative error 0.46.
+    """
+    result = query.output_dtype or query.inputs[0].dtype
+    columns = max((t.shape[-1] for t in query.inputs if t.shape), default=1)
+    if result.is_block_float and columns % FACE and opdef(query.op).unbounded:
+        return f"infinity in the padding behind {columns} columns takes the exponent of the block floats beside it"
+    return None
+
+
+def _element_wise_rows(query: OpQuery) -> str | None:
+    """Element-wise ops on rows that are cut differently in operand and result.
+
+    The kernels take page after page of every operand and give page after page of the result (`ttnn/cpp/ttnn/operations/
+    eltwise`, `device/kernels/dataflow`): a page of a row-major shard is as long as the shard is wide, so the k-th pages
+    of two tensors only hold the same elements where these widths are equal. Run: a silu of 13 x 8 shards to interleaved
+    rows of 16, half of the values wrong; 100 x 5 to 100 x 1, nearly all; an add of interleaved rows of 24 into 100 x 1,
+    all; others stop the simulator at writes that are not aligned. Equal widths are right, also in other shards.
+    """
+    x = query.inputs[0]
+    memory = x.layout.memory if query.output is None else query.output
+    columns = max((t.shape[-1] for t in query.inputs if t.shape), default=1)
+    specs = [t.layout.memory.shard_spec for t in query.inputs if t.shape and t.shape[-1] == columns]
+    given = {columns if spec is None else spec.shape[1] for spec in specs}
+    if x.layout.is_tile or x.layout.is_host or not x.shape or (memory.is_sharded and memory.shard_spec is None):
+        return None
+    result = columns if memory.shard_spec is None else memory.shard_spec.shape[1]
+    if given - {result}:
+        return f"rows in pieces of {sorted(given)} columns give pieces of {result}: elements out of place"
+    return None
+
+
+def _norm(query: OpQuery) -> str | None:
+    """Norms of shards whose result is asked for in others, and those over width shards on cores that are no rectangle.
+
+    The cores of the operand write their results where they lie, whatever shards the result's buffer has. Run: 24
+    layer and RMS norms of 1 to 384 rows and 8 to 320 columns, block shards into other block shards and width shards
+    into other width shards, most values wrong in each, by a factor of thousands.
+
+    The cores gather each other's partial sums by multicast over the rectangle around them, of which some take no part
+    (tt-metal 38429, 38557, 50979). Run: 384 columns on 8 + 4 cores, relative error 0.034 with 64 rows and 0.31 with
+    128; on 6 x 2 and on 4 x 3, 0.0025. One row of tiles is right, whatever was left in L1.
+    """
+    layout = query.inputs[0].layout
+    spec = layout.shard_spec
+    asked = None if query.output is None else query.output.shard_spec
+    if spec is not None and asked is not None and asked != spec:
+        return f"a norm of shards on {spec.num_cores} cores leaves its result there, not in the shards asked for"
+    if spec is None or layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED:
+        return None
+    if spec.is_rectangle or spec.shape[0] <= TILE:
+        return None
+    return f"a norm over width shards on {spec.num_cores} cores that are no rectangle gathers the sums of idle ones"
+
+
+def _extreme(query: OpQuery) -> str | None:
+    """Largest and smallest elements of block floats whose last block is partly padding.
+
+    The op fills that padding with an infinity first, whose exponent the elements of the same block of 16 share. Run: 40
+    columns, along either dim and along another, 5 to 20 % of the values wrong; 48, 64 and 80, right; `min`, which turns
+    all signs, of 48 wrong too.
+    """
+    x = query.inputs[0]
+    unit = FACE if query.op == "ttnn.max" else TILE
+    if x.dtype.is_block_float and x.shape[-1] % unit:
+        return f"the infinity in the padding behind {x.shape[-1]} columns takes the exponent of block floats beside it"
+    return None
+
+
+def _argmax(query: OpQuery) -> str | None:
+    """Indices of largest elements in L1, a row of one number each (`keepdim`).
+
+    Run: 96 and 100 rows of 32 to 200 columns, the 84 and 100 words behind the result overwritten, the indices right;
+    32 and 150 rows, in DRAM, and indices in rows of several (without `keepdim`): nothing but the result.
+    """
+    memory = query.inputs[0].layout.memory if query.output is None else query.output
+    if query.attr.get("keepdim") and memory.buffer_type is BufferType.L1 and not query.inputs[0].layout.is_tile:
+        return "writes beyond its result in L1, of which every row holds one index"
+    return None
+
+
+def _running_sum(query: OpQuery) -> str | None:
+    """Running sums of bfp4_b, whose rows the op turns itself: [1, 2, 1, 8] along dim 2, half of the values wrong."""
+    return "the op turns rows of bfp4_b" if query.inputs[0].dtype is DType.BFP4_B else None
+
+
+RULES: Rules = {
+    "ttnn.layer_norm": _norm,
+    "ttnn.rms_norm": _norm,
+    "ttnn.max": _extreme,
+    "ttnn.min": _extreme,
+    "ttnn.argmax": _argmax,
+    "ttnn.cumsum": _running_sum,
+}

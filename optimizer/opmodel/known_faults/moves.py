@@ -1,0 +1,85 @@
+"""Ops that move elements."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.known_faults.rule import Rules, channel_shards
+
+
+def _copy(query: OpQuery) -> str | None:
+    """Copies of rows that are wider in their shards than the tensor is, into shards of another width.
+
+    So a pool leaves its result. Run: 24, 40 and 72 channels in height shards of 32, 64 and 96 columns, copied into
+    shards of 24, 40 and 72, more than 93 % of the values wrong; into other shards of the same width, and to DRAM and
+    L1 interleaved, right.
+    """
+    x = query.inputs[0]
+    spec, asked = x.layout.shard_spec, None if query.output is None else query.output.shard_spec
+    if spec is None or asked is None or x.layout.is_tile or not x.shape or channel_shards(x) > 1:
+        return None
+    if spec.shape[1] <= x.shape[-1] or asked.shape[1] == spec.shape[1]:
+        return None
+    return (
+        f"copying rows of {x.shape[-1]} columns in shards of {spec.shape[1]} into shards of {asked.shape[1]} moves them"
+    )
+
+
+def _concat(query: OpQuery) -> str | None:
+    """Batches of tensors in shards of rows joined along rows or columns, of which one ends with a partial tile.
+
+    Run: along rows two batches of 64, 7 and 33 rows and of 128 and 7 on four and two cores each, 9 and 3 % of the
+    values wrong; along columns two batches of one row on two cores, the second's. On one core, in width shards,
+    interleaved, and of one batch (33, 33 and 100 rows on two cores): right; by chance also three batches of one row on
+    two cores.
+    """
+    x = query.inputs[0]
+    dim, rank = int(str(query.attr.get("dim", 0))), len(x.shape)
+    if x.layout.shard_spec is None or not x.layout.is_tile or rank < 3 or dim % rank < rank - 2:
+        return None
+    across = x.layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED and x.layout.shard_spec.num_cores > 1
+    if across and prod(x.shape[:-2]) > 1 and any(t.shape[-2] % TILE for t in query.inputs):
+        return "joining batches of rows in shards, of which some end with a partial tile, puts rows out of place"
+    return None
+
+
+def _turned(query: OpQuery) -> str | None:
+    """Rows of bfp4_b changed with an outer dim.
+
+    Run: [1, 3, 1, 320], dims 1 and 2, most values wrong and what lies behind the result overwritten; last two dims
+    changed, bfp8_b and bf16: right.
+    """
+    x = query.inputs[0]
+    rank = len(x.shape)
+    order: Any = query.attr.get("dims")
+    if order is None:
+        pair = {int(str(query.attr[name])) % rank for name in ("dim0", "dim1")}
+        order = [sum(pair) - d if d in pair else d for d in range(rank)] if len(pair) > 1 else range(rank)
+    if x.dtype is not DType.BFP4_B or rank < 3 or order[-2] % rank >= rank - 2:
+        return None
+    return "changing rows of bfp4_b with an outer dim puts elements out of place and writes beyond the result"
+
+
+def _rotary(query: OpQuery) -> str | None:
+    """Positions that are no whole tiles: the result has as many rows as its tiles, [1, 2, 64, 64] for [1, 2, 50, 64].
+
+    Whatever reads it next takes the added rows for positions (mock device and simulator alike, ttnn 0.81.1).
+    """
+    rows = query.inputs[0].shape[-2:-1]
+    if rows and rows[0] % TILE:
+        return f"gives the {rows[0]} rows of every head as {-(-rows[0] // TILE) * TILE}: positions must be whole tiles"
+    return None
+
+
+RULES: Rules = {
+    "ttnn.to_memory_config": _copy,
+    "ttnn.concat": _concat,
+    "ttnn.transpose": _turned,
+    "ttnn.permute": _turned,
+    "ttnn.rotary_embedding": _rotary,
+}

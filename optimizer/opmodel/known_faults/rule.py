@@ -1,0 +1,19 @@
+"""What rules are, and what several of them ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+Rules = dict[str, Callable[[OpQuery], str | None]]
+"""Op -> what goes wrong when tt-metal runs it so; None where nothing is known to."""
+
+
+def channel_shards(x: TensorSpec) -> int:
+    """Cores among which the channels of one row are shared."""
+    spec = x.layout.shard_spec
+    if spec is None or x.layout.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        return 1
+    return spec.num_cores if x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else spec.grid_yx[1]
