@@ -135,12 +135,13 @@ def part_of(queries: list[OpQuery], part: str) -> list[OpQuery]:
 
 
 def write_record(logs: list[Path], target: Path) -> None:
-    """Op -> how many cases and classes ran, and how they ended, of all cases of the logs."""
+    """Op -> how many cases and classes ran, and how they ended, of all logs; of a case in several its last end."""
     board = DeviceSpec.preset("n150")
     model = create("analytical", board, Options(board=board.name).l1_small_bytes)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     classes: dict[str, set[str]] = defaultdict(set)
-    for record in map(json.loads, (line for log in logs for line in log.read_text("utf-8").splitlines())):
+    records = map(json.loads, (line for log in logs for line in log.read_text("utf-8").splitlines()))
+    for record in {record["query"]: record for record in records}.values():
         op, verdict = record["op"], record["verdict"]
         if verdict in BAD and not model.constraints(read_query(record["query"])).valid:
             verdict = "now illegal"
