@@ -25,6 +25,7 @@ from optimizer.layouts.op_config import Conv2dConfig, MatmulMultiCoreReuseMultiC
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.known_faults import fault
+from optimizer.opmodel.registry import create
 
 N150 = DeviceSpec.preset("n150")
 BLOCK = TensorMemoryLayout.BLOCK_SHARDED
@@ -468,3 +469,21 @@ def test_rows_of_four_bits_are_not_turned(op: str, attrs: dict[str, Any], dtype:
     why = fault(OpQuery(op, (TensorSpec((1, 3, 1, 320), dtype, DRAM_TILE),), tuple(sorted(attrs.items()))))
 
     assert why is None if right else "out of place" in str(why)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("ttnn.concat", {"dim": "x"}),
+        ("ttnn.transpose", {}),
+        ("ttnn.permute", {"dims": 3}),
+        ("ttnn.conv2d", {"kernel_size": 3, "out_channels": 8}),
+    ],
+)
+def test_attributes_of_no_op_are_refused_by_its_own_rule(op: str, attrs: dict[str, Any]) -> None:
+    shape = (1, 2, 7, 64)
+    x = TensorSpec(shape, DType.BFP4_B, sharded_layout(shape, HEIGHT, (2, 1), N150))
+
+    answer = create("analytical", N150, 32768).constraints(OpQuery(op, (x, x), tuple(attrs.items())))
+
+    assert (answer.valid, answer.kind) == (False, Rejection.VALIDATION)
