@@ -487,3 +487,22 @@ def test_attributes_of_no_op_are_refused_by_its_own_rule(op: str, attrs: dict[st
     answer = create("analytical", N150, 32768).constraints(OpQuery(op, (x, x), tuple(attrs.items())))
 
     assert (answer.valid, answer.kind) == (False, Rejection.VALIDATION)
+
+
+@pytest.mark.parametrize(
+    ("kind", "grid", "page", "right"),
+    [
+        (WIDTH, (1, 4), PageLayout.ROW_MAJOR, False),
+        (WIDTH, (1, 3), PageLayout.TILE, True),
+        (HEIGHT, (2, 1), PageLayout.ROW_MAJOR, True),
+    ],
+)
+def test_rows_cut_in_columns_are_not_padded(
+    kind: TensorMemoryLayout, grid: tuple[int, int], page: PageLayout, right: bool
+) -> None:
+    shape = (1, 1, 64, 96)
+    x = TensorSpec(shape, DType.BF16, sharded_layout(shape, kind, grid, N150, page))
+
+    why = fault(OpQuery("ttnn.pad", (x,), (("padding", ((0, 0), (0, 0), (0, 32), (0, 0))),)))
+
+    assert why is None if right else "some columns" in str(why)

@@ -48,6 +48,14 @@ def _concat(query: OpQuery) -> str | None:
     return None
 
 
+def _padded(query: OpQuery) -> str | None:
+    """Rows cut in columns among cores, padded: [1, 1, 1, 96] in width shards of 24 came out wrong by thousands."""
+    x = query.inputs[0]
+    if x.layout.is_tile or not x.layout.is_l1 or channel_shards(x) == 1:
+        return None
+    return "padding rows of which every core holds some columns puts elements out of place"
+
+
 def _turned(query: OpQuery) -> str | None:
     """Rows of bfp4_b changed with an outer dim.
 
@@ -79,6 +87,7 @@ def _rotary(query: OpQuery) -> str | None:
 RULES: Rules = {
     "ttnn.to_memory_config": _copy,
     "ttnn.concat": _concat,
+    "ttnn.pad": _padded,
     "ttnn.transpose": _turned,
     "ttnn.permute": _turned,
     "ttnn.rotary_embedding": _rotary,
