@@ -72,7 +72,7 @@ def main() -> int:
     except EnvironmentProblem as problem:
         print(f"skipped: {problem}")
         return 0
-    known = read_log(options.log[0] if options.log else None)
+    known = {query: end for log in options.log or () for query, end in read_log(log).items()}
     queries = [q for q in part_of(wanted_queries(options), options.part) if repr(q) not in known]
     small = [q for q in queries if max(prod(t.shape) for t in q.inputs) <= options.largest]
     print(f"{len(queries)} cases, {len(queries) - len(small)} of them too large, {len(known)} known", flush=True)
@@ -177,9 +177,9 @@ def _shard(memory: MemoryConfig) -> str:
     return "" if spec is None else f" {spec.shape} on {spec.grid_yx}"
 
 
-def read_log(path: Path | None) -> dict[str, tuple[str, str]]:
+def read_log(path: Path) -> dict[str, tuple[str, str]]:
     """Question -> (op, verdict) of the cases that were run before."""
-    if path is None or not path.is_file():
+    if not path.is_file():
         return {}
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return {record["query"]: (record["op"], record["verdict"]) for record in records}
@@ -202,7 +202,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--drawn", type=int, default=0, help="so many questions that nobody chose")
     parser.add_argument("--seed", type=int, default=0, help="of these")
     parser.add_argument("--part", default="1/1", help="which share of the cases, 1/2 or 2/2")
-    parser.add_argument("--record", type=Path, help="run nothing: write what the logs hold, per op")
+    parser.add_argument("--record", type=Path, help="run nothing: write what the logs hold, per op; needs --log")
     parser.add_argument("--mock", action="store_true", help="ask tt-metal's mock device whether it takes the cases")
     parser.add_argument("--board", default="n150", help="with --mock, any preset")
     parser.add_argument("--per-class", type=int, default=1 << 30, help="cases per op and layout class (default: all)")
@@ -210,7 +210,10 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case may take")
     parser.add_argument("--largest", type=int, default=400_000, help="elements of the largest operand")
     parser.add_argument("--log", type=Path, nargs="+")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.record is not None and not options.log:
+        parser.error("--record needs --log")
+    return options
 
 
 if __name__ == "__main__":

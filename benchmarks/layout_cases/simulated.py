@@ -156,8 +156,8 @@ class Case:
         self.call = compile(call_text(query, self.names), "<call>", "eval")
         specs, given = asked_inputs(query), random_operands(query, SEED)
         filled = [max(p) if p and max(p) < 0 else padding for p in paddings(query)]
-        if any(s.dtype.is_block_float for s in specs) or (query.output_dtype or DType.BF16).is_block_float:
-            filled = [0.0] * len(filled)
+        whole = (query.output_dtype or specs[0].dtype).is_block_float
+        filled = [0.0 if whole or s.dtype.is_block_float else p for s, p in zip(specs, filled, strict=True)]
         self.hosts = [bench.host(s, v.reshape(s.shape), p) for s, v, p in zip(specs, given, filled, strict=True)]
         self.given = [bench.values(host).reshape(s.shape) for host, s in zip(self.hosts, query.inputs, strict=True)]
         op = Op("op", query.op, tuple(self.names), ("y",), dict(query.attrs))

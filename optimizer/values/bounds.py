@@ -23,10 +23,9 @@ from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference.kinds import Computed
 
 Array = NDArray[Any]
-_UNITS = {DType.BF16: 2.0**-8, DType.F32: 2.0**-10, DType.BFP8_B: 2.0**-6, DType.BFP4_B: 2.0**-2 + 2.0**-6}
+_UNITS = {DType.BF16: 2.0**-8, DType.F32: 2.0**-10, DType.BFP8_B: 2.0**-6, DType.BFP4_B: 2.0**-2}
 """One unit in the last place, relative: f32 results come through 19-bit source registers and SFPU polynomials. Block
-floats share an exponent among 16 elements: relative to the largest of them. The packer rounds to eight bits before it
-cuts off what four do not hold."""
+floats share an exponent among 16 elements: relative to the largest of them."""
 _PRODUCTS = {"lofi": 2.0**-4 + 2.0**-6, "hifi2": 2.0**-6, "hifi3": 2.0**-7, "hifi4": 2.0**-9}
 """Largest relative error of one product: LoFi reads 5 bits of one significand and 7 of the other, HiFi2 the whole of
 the first, HiFi3 the second's rest with it, HiFi4 all (Tensix ISA documentation, MVMUL)."""
@@ -96,7 +95,6 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
     within = computed.roundings * _UNITS[dtype] * (0.5 if stated.in_f32 else 1.0)  # registers of 16 bits truncate
     within += computed.inexact
     within += _rounded_windows(query, dtype)
-    size = size * _kept_in_blocks(query, dtype)
     if computed.terms > 1:
         sums = max(1.0, computed.terms / _TILE_TERMS)
         each, rms = _SUMMED[stated.in_f32]
@@ -111,16 +109,6 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
 def _rounded_windows(query: OpQuery, dtype: DType) -> float:
     """A convolution brings its windows into the result's element type before it multiplies."""
     return _UNITS[dtype] if dtype.is_block_float and opdef(query.op).cost_class is CostClass.CONV else 0.0
-
-
-def _kept_in_blocks(query: OpQuery, dtype: DType) -> int:
-    """How often a product is kept in the result's block floats: before a bias, before an activation, and at the end.
-
-    What an activation takes counts twice: it may be larger than what becomes of it, all the more so if it is negative.
-    """
-    if not dtype.is_block_float or opdef(query.op).cost_class not in (CostClass.MATMUL, CostClass.CONV):
-        return 1
-    return 1 + (len(query.inputs) > 2) + 2 * bool(query.attr.get("activation"))
 
 
 def _hands_on(query: OpQuery) -> bool:

@@ -55,7 +55,10 @@ class AnalyticalOpModel:
 
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
-        wrong = fault(query)
+        try:
+            wrong = fault(query)
+        except (IndexError, KeyError, TypeError, ValueError) as error:  # attributes off
+            return OpConstraints.rejected(Rejection.VALIDATION, f"{query.op} cannot take these attributes: {error}")
         if wrong is not None:
             return OpConstraints.rejected(Rejection.WRONG_VALUES, wrong)
         try:

@@ -15,19 +15,13 @@ from optimizer.opmodel.known_faults.rule import Rules
 
 
 def fault(query: OpQuery) -> str | None:
-    """What goes wrong when tt-metal runs an op so; None where nothing is known to.
-
-    Of attributes that are none of the op's nothing is known: its own rule, or TTNN, refuses them.
-    """
+    """What goes wrong when tt-metal runs an op so; None where nothing is known to."""
     if not query.inputs or not query.inputs[0].shape:
         return None
     rule = _RULES.get(query.op)
-    try:
-        if rule is not None:
-            return rule(query)
-        return elements.element_wise(query) if opdef(query.op).cost_class is CostClass.ELTWISE else None
-    except (IndexError, KeyError, TypeError, ValueError):
-        return None
+    if rule is not None:
+        return rule(query)
+    return elements.element_wise(query) if opdef(query.op).cost_class is CostClass.ELTWISE else None
 
 
 _RULES: Rules = {**windows.RULES, **products.RULES, **elements.RULES, **moves.RULES}
