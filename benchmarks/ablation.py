@@ -21,7 +21,6 @@ from typing import Any
 from unittest import mock
 
 from knobs import KNOBS, without
-from precision import once_per_graph
 
 from optimizer import Options
 from optimizer.cli.tables import table
@@ -77,7 +76,6 @@ STEPS: Mapping[str, tuple[Callable[[], Any], bool]] = {
 
 def measured(model: Path, board: str, least_pcc: float) -> dict[str, Any]:
     times = {}
-    once_per_graph()
     for name, (left_out, budget) in STEPS.items():
         with left_out():
             options = Options(board=board, least_pcc=least_pcc if budget else None)

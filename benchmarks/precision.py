@@ -13,19 +13,15 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from optimizer import Options
 from optimizer.errors import TtoptError
 from optimizer.export.registry import emit
-from optimizer.ir.graph import Graph
 from optimizer.pipeline import optimize_file
 from optimizer.result import OptimizedGraph
-from optimizer.values import graph_values, sensitivity
 
-SHARED = ((sensitivity, "measure", sensitivity.measure), (graph_values, "graph_values", graph_values.graph_values))
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 
 
@@ -39,33 +35,12 @@ def main() -> None:
     args = parser.parse_args()
     done = _done(args.output)
     for model in args.models or sorted(FIXTURES.glob("*.onnx")):
-        once_per_graph()
         for board in args.boards.split(","):
             if (model.stem, board, args.least_pcc) not in done:
                 record = _record(model, board, args.least_pcc, args.plans)
                 with args.output.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                 print(_line(record), flush=True)
-
-
-def once_per_graph() -> None:
-    """What is the same on every board is computed for the first: the model's values and sensitivities."""
-    for module, name, function in SHARED:
-        setattr(module, name, _remembered(function))
-
-
-def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    found: dict[str, Any] = {}
-
-    def once(graph: Graph, given: Mapping[str, Any], *more: Any) -> Any:
-        key = repr([(op.id, op.op, op.inputs, op.outputs, sorted(op.attrs.items(), key=str)) for op in graph.ops()])
-        key += repr([(v.id, v.shape, v.dtype) for v in graph.values.values()])
-        if key not in found:
-            found.clear()
-            found[key] = function(graph, given, *more)
-        return found[key]
-
-    return once
 
 
 def _done(path: Path) -> set[tuple[str, str, float]]:
@@ -99,6 +74,8 @@ def _record(model: Path, board: str, least_pcc: float, plans: Path | None) -> di
         "status": summary.status,
         "predicted_pcc": found.predicted_pcc,
         "measured_pcc": found.measured_pcc,
+        "kept": found.kept,
+        "samples": found.samples,
         "rounds": found.rounds,
         "given_up": found.given_up,
         "taken": _taken(result),
@@ -122,6 +99,7 @@ def _line(record: dict[str, Any]) -> str:
         f"{record['model']:32} {record['board']} {record['exact_ns'] / 1e3:9.1f} -> {record['plan_ns'] / 1e3:9.1f} us "
         f"{record['faster']:.2f}x gap {100 * record['gap']:.1f} % PCC {record['predicted_pcc']:.5f} predicted, "
         f"{record['measured_pcc']:.5f} measured, {record['rounds']} rounds, {record['seconds']} s"
+        f"{'' if record['kept'] else ', NOT KEPT'}"
         f"{'' if record['replayed'] else ', REFUSED by tt-metal'}, {record['repaired']} repaired"
     )
 

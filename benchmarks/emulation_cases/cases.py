@@ -308,6 +308,8 @@ def reductions() -> Iterator[Case]:
     yield case(
         "upsample", ((1, 8, 8, 64), BF16), scale_factor=(2, 2), mode="bilinear", compute=_compute("hifi3", False)
     )
+    for image, grid in ((BF16, F32), (BF16, BF16), (F32, F32)):
+        yield case("grid_sample", ((2, 8, 8, 64), image), ((2, 6, 5, 2), grid), rows=True)
 
 
 def movements() -> Iterator[Case]:

@@ -24,6 +24,7 @@ MOST_FACTORS = 16
 EXACT_TO = 256
 """Greatest whole number up to which bf16 holds every one."""
 _WIDE = (DType.F32, DType.I32, DType.U32)
+_SELECTING = ("ttnn.topk", "ttnn.sort", "ttnn.argmax")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def numeric_risks(graph: Graph) -> tuple[NumericRisk, ...]:
     """Every risk of a graph, in the order of its ops; weights are prepared once and are not looked at."""
     found = []
     for op in graph.run_ops():
-        if op.outputs and (graph.value(op.outputs[0]).dtype not in _WIDE or op.op == "ttnn.argmax"):
+        if op.outputs and (graph.value(op.outputs[0]).dtype not in _WIDE or op.op in _SELECTING):
             for kind, look in _PATTERNS.items():
                 found += [NumericRisk(kind, op.id, f"{op.name or op.id}: {why}") for why in look(graph, op)]
     return tuple(found)
@@ -170,11 +171,31 @@ def _softmax(graph: Graph, op: Op) -> Iterator[str]:
 
 
 def _selection(graph: Graph, op: Op) -> Iterator[str]:
-    if op.op in ("ttnn.topk", "ttnn.sort", "ttnn.argmax") and graph.value(op.inputs[0]).dtype not in _WIDE:
+    if op.op not in _SELECTING:
+        return
+    dtype = graph.value(op.inputs[0]).dtype
+    if dtype not in _WIDE:
         yield (
             "what is selected are scores in bf16: those that differ by less than 1/256 of their size may become equal "
             "or change places, so that others are taken than the model would"
         )
+    elif dtype.is_float and _is_behind_products(graph, op):
+        yield (
+            "what is selected are scores of products, which take 11 bits of numbers in f32: those that differ by less "
+            "than 1/1024 of their size may change places, so that others are taken than the model would"
+        )
+
+
+def _is_behind_products(graph: Graph, op: Op) -> bool:
+    stack, seen = list(op.inputs), set[str]()
+    while stack:
+        maker = graph.producer(stack.pop())
+        if maker is not None and maker.id not in seen:
+            if opdef(maker.op).products is not None:
+                return True
+            seen.add(maker.id)
+            stack += maker.inputs
+    return False
 
 
 def _angle(graph: Graph, op: Op) -> Iterator[str]:

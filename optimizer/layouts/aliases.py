@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig, OpConfig
 
 
@@ -29,3 +29,10 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
 def frees_operand(config: OpConfig | None, source: TensorLayout) -> bool:
     """Whether a conv frees its input: with `deallocate_activation`, wherever in L1 it lies (not in DRAM)."""
     return isinstance(config, Conv2dConfig) and config.deallocate_activation and source.is_l1
+
+
+def may_keep_operand(config: OpConfig | None, source: TensorLayout) -> bool:
+    """Whether a conv that is told to free its input may leave it: rows in width shards that need no halo (conv2d.cpp of
+    ttnn 0.81.1). Freeing a tensor twice does nothing."""
+    width = isinstance(config, Conv2dConfig) and config.shard_layout == TensorMemoryLayout.WIDTH_SHARDED
+    return width and not source.is_tile

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from optimizer.ir.builder import GraphBuilder
-from optimizer.layouts.aliases import may_alias
-from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, DRAM_TILE
+from optimizer.layouts.aliases import frees_operand, may_alias, may_keep_operand
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, DRAM_TILE, L1_ROW_MAJOR, L1_TILE, TensorLayout
+from optimizer.layouts.op_config import Conv2dConfig
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,16 @@ def test_a_split_into_one_part_is_its_operand() -> None:
     graph = b.finish(b.op("ttnn.split", b.input("x", (32, 64)), sizes=(64,), dim=1))
     (op,) = graph.ops()
     assert may_alias(graph, op, DRAM_TILE, DRAM_TILE)
+
+
+@pytest.mark.parametrize(
+    ("shards", "source", "kept"),
+    [("width_sharded", L1_ROW_MAJOR, True), ("width_sharded", L1_TILE, False), ("block_sharded", L1_ROW_MAJOR, False)],
+)
+def test_rows_in_width_shards_may_outlive_the_conv_that_frees_them(
+    shards: str, source: TensorLayout, kept: bool
+) -> None:
+    config = Conv2dConfig(deallocate_activation=True, shard_layout=shards)
+
+    assert frees_operand(config, source)
+    assert may_keep_operand(config, source) == kept

@@ -312,6 +312,30 @@ def test_rows_wider_than_their_tensor_keep_their_width(held: int, asked: int | N
     assert why is None if right else "moves them" in str(why)
 
 
+@pytest.mark.parametrize("op", ["ttnn.sum", "ttnn.mean", "ttnn.max"])
+@pytest.mark.parametrize(
+    ("kind", "grid", "other", "dim", "right"),
+    [
+        (WIDTH, (1, 4), HEIGHT, -2, False),
+        (WIDTH, (1, 4), HEIGHT, -1, True),
+        (WIDTH, (1, 4), BLOCK, -2, True),
+        (WIDTH, (1, 4), WIDTH, -2, True),
+        (HEIGHT, (2, 1), HEIGHT, -2, True),
+        (BLOCK, (2, 4), HEIGHT, -2, True),
+    ],
+)
+def test_sums_of_width_shards_along_their_rows_stay_in_such_shards(
+    op: str, kind: TensorMemoryLayout, grid: tuple[int, int], other: TensorMemoryLayout, dim: int, right: bool
+) -> None:
+    x = TensorSpec((1, 1, 64, 128), DType.BF16, sharded_layout((1, 1, 64, 128), kind, grid, N150))
+    result = (1, 1, 1, 128) if dim == -2 else (1, 1, 64, 1)
+    asked = sharded_layout(result, other, (1, 1), N150).memory
+
+    why = fault(OpQuery(op, (x,), (("dim", dim), ("keepdim", True)), output=asked))
+
+    assert why is None if right else "height shards" in str(why)
+
+
 @pytest.mark.parametrize("op", ["ttnn.layer_norm", "ttnn.rms_norm"])
 @pytest.mark.parametrize(
     ("kind", "grid", "other", "right"),

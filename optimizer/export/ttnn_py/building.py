@@ -22,7 +22,7 @@ from optimizer.export.weight_placement import left_layout, prepared_layout, read
 from optimizer.ir.graph import Op
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
 from optimizer.ir.vocabulary import COPY, opdef
-from optimizer.layouts.aliases import frees_operand, may_alias
+from optimizer.layouts.aliases import frees_operand, may_alias, may_keep_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -266,8 +266,9 @@ class _Builder:
             text = call_text(query, operands)
         targets = self._targets(op)
         reads = tuple(name for name, v in zip(operands, op.inputs, strict=True) if not self._layout(v).is_host)
-        freed = bool(op.inputs) and frees_operand(record.config, self._layout(op.inputs[0]))
-        frees = (operands[0],) if freed else ()
+        source = self._layout(op.inputs[0]) if op.inputs else None
+        sure = source and frees_operand(record.config, source) and not may_keep_operand(record.config, source)
+        frees = (operands[0],) if sure else ()
         self.run.add(
             ProgramStep(op.id, "\n".join(self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),

@@ -9,6 +9,7 @@ from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hard
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
 from optimizer.importers.passes.channels_last_rules import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
+from optimizer.importers.passes.exact_selection import exact_selection
 from optimizer.importers.passes.exact_values import exact_values
 from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
@@ -86,6 +87,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         channels_last,
         merge_movement,
         exact_values,
+        exact_selection,
         weight_rows,
         common_subexpressions,
         fuse_activation,

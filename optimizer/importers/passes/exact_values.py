@@ -155,11 +155,11 @@ def _narrow(graph: Graph, value_id: str, inside: set[str]) -> None:
     read_as(graph, value_id, DType.BF16, [op for op in graph.consumers(value_id) if op.id not in inside])
 
 
-def read_as(graph: Graph, value_id: str, dtype: DType, readers: Sequence[Op]) -> None:
-    """Let ops read a value through one cast to another element type."""
+def read_as(graph: Graph, value_id: str, dtype: DType, readers: Sequence[Op], source: str = "") -> None:
+    """Let ops read a value, or what stands for it, through one cast to another element type."""
     if not readers:
         return
-    cast = emit(graph, readers[0], "typecast", [value_id], {RESULT_DTYPE: dtype.value})
+    cast = emit(graph, readers[0], "typecast", [source or value_id], {RESULT_DTYPE: dtype.value})
     for op in readers:
         inputs = tuple(cast if v == value_id else v for v in op.inputs)
         graph.replace_op(replace(graph.op(op.id), inputs=inputs))

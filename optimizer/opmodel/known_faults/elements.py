@@ -9,6 +9,8 @@ from optimizer.layouts.tiling import FACE, TILE
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.known_faults.rule import Rules
 
+WIDTH = TensorMemoryLayout.WIDTH_SHARDED
+
 
 def element_wise(query: OpQuery) -> str | None:
     return _infinite_padding(query) or _element_wise_rows(query)
@@ -65,7 +67,7 @@ def _norm(query: OpQuery) -> str | None:
     asked = None if query.output is None else query.output.shard_spec
     if spec is not None and asked is not None and asked != spec:
         return f"a norm of shards on {spec.num_cores} cores leaves its result there, not in the shards asked for"
-    if spec is None or layout.memory_layout is not TensorMemoryLayout.WIDTH_SHARDED:
+    if spec is None or layout.memory_layout is not WIDTH:
         return None
     if spec.is_rectangle or spec.shape[0] <= TILE:
         return None
@@ -84,6 +86,30 @@ def _extreme(query: OpQuery) -> str | None:
     if x.dtype.is_block_float and x.shape[-1] % unit:
         return f"the infinity in the padding behind {x.shape[-1]} columns takes the exponent of block floats beside it"
     return None
+
+
+def _reduced(query: OpQuery) -> str | None:
+    """Width shards added up along their rows, the result asked for in height shards.
+
+    Every core of the operand leaves its columns at the start of the result's shards, on itself. Run: sum, mean and max
+    of 32 to 64 rows and 40 to 128 columns, all but the first 32 columns wrong in each, and of two images together; in
+    block and width shards, also on fewer cores, and interleaved, right; so are height and block shards as operands.
+    """
+    x, asked = query.inputs[0], query.output
+    dims = query.attr.get("dim")
+    along = {int(d) % len(x.shape) for d in (dims if isinstance(dims, tuple | list) else (dims,)) if d is not None}
+    spec = x.layout.shard_spec
+    if asked is None or spec is None or spec.num_cores == 1:
+        return None
+    last = len(x.shape) - 1
+    stays = last - 1 in along and last not in along and x.layout.memory_layout is WIDTH
+    if stays and asked.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        return f"what {spec.num_cores} cores add up of width shards stays on them, not in the height shards asked for"
+    return None
+
+
+def _largest(query: OpQuery) -> str | None:
+    return _extreme(query) or _reduced(query)
 
 
 def _argmax(query: OpQuery) -> str | None:
@@ -106,8 +132,8 @@ def _running_sum(query: OpQuery) -> str | None:
 RULES: Rules = {
     "ttnn.layer_norm": _norm,
     "ttnn.rms_norm": _norm,
-    "ttnn.max": _extreme,
-    "ttnn.min": _extreme,
+    **dict.fromkeys(("ttnn.max", "ttnn.min"), _largest),
+    **dict.fromkeys(("ttnn.sum", "ttnn.mean"), _reduced),
     "ttnn.argmax": _argmax,
     "ttnn.cumsum": _running_sum,
 }

@@ -14,7 +14,7 @@ from optimizer.values.emulation.registers import NarrowSums
 from optimizer.values.reference.contraction import flat
 from optimizer.values.reference.kinds import Computed
 from optimizer.values.reference.pooling import RULES as EXACT
-from optimizer.values.reference.pooling import averaged_windows
+from optimizer.values.reference.pooling import averaged_windows, sample_points
 
 
 def _selected(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
@@ -49,6 +49,19 @@ def _avg_pool2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     return [units.packed(flat(total if registers is None else registers.held), step.results[0])]
 
 
+def _grid_sample(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    """The four elements around a point, each times its share as bf16 has it, cut off (`grid_sample`, ttnn 0.81.1)."""
+    units, (image, grid) = step.units, (in_f32(x) for x in operands)
+    values = in_source(image, step.dtypes[0], units.wide)
+    index = np.arange(len(values))[:, None, None]
+    total = np.zeros((*grid.shape[:-1], values.shape[-1]), np.float32)
+    for corner in sample_points(step.attrs, values, grid):
+        shares = truncated(corner.weight.astype(np.float32))[..., None]
+        for share, value in passes(shares, values[index, corner.rows, corner.columns], units.fidelity):
+            total += share * value
+    return [units.packed(total, step.results[0])]
+
+
 def _rounded_once(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     units = step.units
     return [units.packed(units.function(x), step.results[0]) for x in _exact(step, operands)]
@@ -63,5 +76,6 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(EXACT, _rounded_once),
     "ttnn.max_pool2d": _selected,
     "ttnn.avg_pool2d": _avg_pool2d,
+    "ttnn.grid_sample": _grid_sample,
     "ttnn.upsample": _upsample,
 }

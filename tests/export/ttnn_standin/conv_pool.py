@@ -195,10 +195,16 @@ def _conv(c: Context, a: Arguments) -> Tensor:
         made = made + bias.reshape(-1)
     config = facts["config"]
     made = activation(config["activation"])(made).reshape(1, 1, -1, a["out_channels"])
-    if config["deallocate_activation"] and x.in_l1:
+    if config["deallocate_activation"] and x.in_l1 and not _is_read_in_place(x, config["shard_layout"], facts):
         x.buffer.free(a.function)
     memory = a["memory_config"] or _own_memory(a, x, config["shard_layout"])
     return c.make(made, a["dtype"] or x.dtype, config["output_layout"], memory)
+
+
+def _is_read_in_place(x: Tensor, shards: Member | None, facts: Mapping[str, Any]) -> bool:
+    """Rows in width shards that need no halo, which a convolution leaves to its caller whatever it is told."""
+    width = shards is not None and shards.name == "WIDTH_SHARDED" and not facts["transposed"]
+    return width and x.layout == ROW_MAJOR and not any(facts["padding"])
 
 
 def _own_memory(a: Arguments, x: Tensor, shards: Member | None) -> Value:

@@ -141,3 +141,37 @@ def test_a_reshard_needs_an_aligned_row_of_bytes(analytical: OpModel, layouts, r
     shards = layouts.height(1, rows, 1)
     answer = analytical.constraints(_asked("reshard", (layouts.tensor((rows, 1), shards, page=RM),), output=shards))
     assert answer.valid is accepted, answer.error
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "groups", "columns", "expected"),
+    [
+        (64, 128, 1, None, 108544),
+        (16, 128, 1, None, 124928),
+        (48, 96, 2, None, 75776),
+        (48, 96, 1, 1, 73728),
+        (4, 512, 2, 1, 182272),
+    ],
+)
+def test_a_group_norm_masks_rows_that_are_no_whole_tiles(
+    analytical: OpModel, layouts, rows: int, channels: int, groups: int, columns: int | None, expected: int
+) -> None:
+    shape = (1, 1, rows, channels)
+    memory = None if columns is None else layouts.height(1, -(-rows // 32) * 32, channels)
+    x = layouts.tensor(shape) if memory is None else layouts.tensor(shape, memory)
+    weights = (layouts.tensor((channels,)), layouts.tensor((channels,)))
+    attrs = (("compute", (("fp32", True), ("l1acc", False))), ("epsilon", 1e-5), ("num_groups", groups))
+    wanted = {"output": layouts.l1 if memory is None else memory}
+
+    assert analytical.constraints(_asked("group_norm", (x, *weights), attrs, **wanted)).cb_bytes == expected
+
+
+@pytest.mark.parametrize(("padded", "expected"), [(True, 14336), (False, 18432)])
+def test_averages_that_leave_padding_out_have_divisors_of_their_own(
+    analytical: OpModel, layouts, padded: bool, expected: int
+) -> None:
+    window = {"batch_size": 1, "input_height": 16, "input_width": 16, "channels": 24, "kernel_size": (3, 3)}
+    window |= {"stride": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "ceil_mode": False}
+    attrs = tuple(sorted({**window, "count_include_pad": padded}.items()))
+
+    assert analytical.constraints(_asked("avg_pool2d", (layouts.tensor((1, 1, 256, 24)),), attrs)).cb_bytes == expected

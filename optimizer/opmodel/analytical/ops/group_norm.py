@@ -219,7 +219,13 @@ def _interleaved_buffers(x: TensorSpec, work: _Block, groups: int, fused: bool, 
     size += work.resident * tile if fused else 0
     size += SCALAR + 8 * tile
     size += work.columns * scales.affine_tiles
+    size += 2 * work.span * SCALAR if _has_part_rows(x) else 0
     return size + 2 * work.span * scales.mask_tile
+
+
+def _has_part_rows(x: TensorSpec) -> bool:
+    """Whether the last tile of an image's rows is partly padding, which is masked (measured on mock devices)."""
+    return x.layout.is_tile and x.shape[-2] % TILE != 0
 
 
 # -- sharded ----------------------------------------------------------------------------------------------
@@ -257,6 +263,7 @@ def _shard_buffers(x: TensorSpec, spec: ShardSpec, groups: int, partial: bool, s
     span = _span(spec.shape[1], _padded(x)[-1] // groups)
     size = 4 * SCALAR + 2 * span * scales.mask_tile + wide * scales.affine_tiles
     size += deep // per_core * span * tile + 4 * tile
+    size += (span + 1) * SCALAR if _has_part_rows(x) else 0
     return size + (2 * wide * tile if partial else 0)
 
 

@@ -19,9 +19,12 @@ from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.padding import to_layout
-from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.transfer import alignment
-from optimizer.opmodel.analytical.ops.generic import interleaved_only, result_shapes
+from optimizer.opmodel.analytical.device_run.reducing import four_dims
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
+from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+from optimizer.opmodel.analytical.device_run.transfer import alignment, fill_padding
+from optimizer.opmodel.analytical.device_run.transposing import swapped, transpose
+from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
 from optimizer.opmodel.base import TensorSpec
 
@@ -91,13 +94,57 @@ def _fused(session: Session, indices: Held, width: int, memory: MemoryConfig) ->
 
 ALIGNMENT = 32
 """Bytes to which rows are rounded up, on either board and in either memory."""
+LONGEST_ROW = 60
+"""Tiles of a row up to which all of it is in a core's L1, where numbers are gathered that are not bf16."""
+WRITTEN_AT_ONCE = 4
+"""Tiles of results of bf16 that one burst writes."""
 _INDEX = (DType.U32, DType.I32, DType.U16)
 
 
 def gather(case: Case) -> Usage:
-    """Interleaved, with indices of an unsigned type."""
+    """Interleaved tiles along the last dim; another one is turned there and back, to where the index lies."""
+    need(all(t.layout.is_tile and not t.layout.is_sharded for t in case.inputs), "only interleaved tiles are supported")
     need(case.inputs[1].dtype in (DType.U32, DType.U16), "the index must be of an unsigned integer type")
-    return interleaved_only(case)
+    session = Session(case)
+    x, index = session.inputs
+    rank, axis = len(x.shape), int(case.attrs["dim"]) % len(x.shape)
+    memory = case.output or x.memory
+    need(not memory.is_sharded, "ttnn.gather: sharded output is not supported")
+    turned = axis != rank - 1
+    places = _turned(session, index, axis)
+    values = _turned(session, x, axis, places.padded[:3])
+    out = session.make(places.shape, x.dtype, x.page, memory)
+    session.run(cb=_gathering(session, values, places))
+    shape = swapped(index.shape, axis, rank - 1)
+    out = view(out, shape, (*shape[:-2], *out.padded[-2:]))
+    return session.usage(transpose(session, out, axis, rank - 1, index.memory) if turned else out)
+
+
+@scoped
+def _turned(session: Session, held: Held, axis: int, cut: Shape | None = None) -> Held:
+    """An operand with the axis last and in four dims, of which the first three are cut, with its padding filled."""
+    last = len(held.shape) - 1
+    found = four_dims(transpose(session, held, axis, last) if axis != last else held)
+    if cut is not None:
+        found = slice_tensor(session, found, Range((0,) * 4, (*cut, found.shape[3]), (1,) * 4), held.memory)
+    return fill_padding(session, found)
+
+
+def _gathering(session: Session, values: Held, places: Held) -> int:
+    """Circular buffers of its program.
+
+    Of bf16 (`gather/codegen`) a row of operand and result, or as much of the operand as fits; of others
+    (`gather_program_factory`) a row of the operand, or two tiles of a long one.
+    """
+    tile, index = values.dtype.tile_bytes, places.dtype.tile_bytes
+    wide, asked = values.padded[-1] // TILE, places.padded[-1] // TILE
+    if values.dtype is not DType.BF16:
+        return (2 if max(wide, asked) > LONGEST_ROW else wide) * tile + index + tile
+    whole = (wide + max(asked, WRITTEN_AT_ONCE)) * tile + index
+    if whole <= session.free_l1():
+        return whole
+    held = min(wide, max(2, (session.free_l1() - index) // tile - 1))
+    return (ceil_div(wide, ceil_div(wide, held)) + 1) * tile + index
 
 
 def scatter(case: Case) -> Usage:

@@ -33,6 +33,8 @@ class PoolProblem:
     tiled: bool
     dtype: DType
     average: bool
+    counts_padding: bool = True
+    """Of averages: whether windows count the padding that they reach."""
 
 
 def pool2d(case: Case) -> Usage:
@@ -75,6 +77,7 @@ def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
     need(x.dtype in (DType.BF16, DType.BFP8_B, DType.BFP4_B), "Only BFLOAT16 supported for now")
     need(x.layout.is_tile or x.dtype is DType.BF16, "Only BFLOAT16 supported for now")
     problem = PoolProblem(window, channels, x.layout.is_tile, x.dtype, case.query.op == "ttnn.avg_pool2d")
+    problem = replace(problem, counts_padding=bool(a.get("count_include_pad", True)))
     return problem, (1, 1, window.out_nhw, channels)
 
 
@@ -128,7 +131,8 @@ def _overhang(p: PoolProblem) -> tuple[int, int]:
 
 def _own_divisors(p: PoolProblem) -> bool:
     """Averages whose windows hold different numbers of elements (`is_pool_op_one_scalar_per_core`)."""
-    return p.average and p.window.ceil and any(_overhang(p))
+    uneven = (p.window.ceil and any(_overhang(p))) or (not p.counts_padding and any(p.window.padding))
+    return p.average and uneven
 
 
 @lru_cache(maxsize=4096)
@@ -136,15 +140,20 @@ def _divisor_bytes(p: PoolProblem, rows: int) -> int:
     """The list of runs of one divisor, three 16-bit words each, of the core with the most; `rows` windows a core."""
     if not _own_divisors(p):
         return 0
-    high, wide = p.window.out_hw
-    short_high, short_wide = _overhang(p)
-    full = p.window.kernel[0] * p.window.kernel[1]
-    low, narrow = (p.window.kernel[0] - short_high), (p.window.kernel[1] - short_wide)
-    line = [full] * (wide - 1) + [p.window.kernel[0] * narrow]
-    last = [low * p.window.kernel[1]] * (wide - 1) + [low * narrow]
-    divisors = (line * (high - 1) + last) * p.window.batch
+    high, wide = (_counted(p, axis) for axis in (0, 1))
+    divisors = [h * w for h in high for w in wide] * p.window.batch
     starts = [index for index, d in enumerate(divisors) if index % rows == 0 or d != divisors[index - 1]]
     return round_up(6 * max(Counter(index // rows for index in starts).values()), FACE)
+
+
+def _counted(p: PoolProblem, axis: int) -> list[int]:
+    """How many elements along a dim the windows at each of its positions count."""
+    window = p.window
+    size = (window.height, window.width)[axis]
+    before, after = window.padding[2 * axis : 2 * axis + 2]
+    first, end = (-before, size + after) if p.counts_padding else (0, size)
+    begins = (step * window.stride[axis] - before for step in range(window.out_hw[axis]))
+    return [min(at + window.kernel[axis], end) - max(at, first) for at in begins]
 
 
 def _buffers(p: PoolProblem, source: Parallel) -> int:
