@@ -19,7 +19,10 @@ from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import CAST, opdef, short_name
+from optimizer.layouts.op_config import MatmulMultiCoreReuseProgramConfig
+from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.opmodel.base import OpQuery
+from optimizer.precision.blocks import matmul_blocks
 from optimizer.values.reference.kinds import Computed
 
 Array = NDArray[Any]
@@ -90,8 +93,11 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
     if _hands_on(query) and computed.terms == 1:
         if "scalar" in query.attr and dtype is not DType.F32:
             size = 2 * size  # TTNN cuts a number off to bf16 where it selects the larger or smaller one
+        if _turns_there_and_back(query) and dtype.is_block_float:
+            size = size + np.swapaxes(_last_place(np.swapaxes(computed.value, -2, -1), dtype), -2, -1)
         return size, size
     name, stated = short_name(query.op), _stated(query)
+    size = size + _kept_between(query, dtype, computed)
     within = computed.roundings * _UNITS[dtype] * (0.5 if stated.in_f32 else 1.0)  # registers of 16 bits truncate
     within += computed.inexact
     within += _rounded_windows(query, dtype)
@@ -106,9 +112,37 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
     return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
 
 
+def _kept_between(query: OpQuery, dtype: DType, computed: Computed) -> Array | float:
+    """What blocks lose of a product that lies in them before its bias, and with that before its activation.
+
+    Without a program config both may be programs of their own; with one, a bias is added to what was packed unless the
+    registers are wide or the packer adds up.
+    """
+    if not dtype.is_block_float or not computed.before:
+        return 0.0
+    product, biased = computed.before
+    apart = query.config is None or isinstance(query.config, MatmulMultiCoreReuseProgramConfig)
+    given: Any = query.attr.get(COMPUTE)
+    has_bias, compute = len(query.inputs) > 2, dict(given or ())
+    depth = query.inputs[0].shape[-2 if query.attr.get("transpose_a") else -1]
+    blocks = matmul_blocks(depth, in0_block_w(query.config), bool(compute.get("l1acc")), has_bias)
+    lost: Array | float = 0.0
+    if has_bias and (apart or not (compute.get("fp32") or blocks.packer_adds)):
+        lost = lost + _last_place(product, dtype)
+    if apart and query.attr.get("activation"):
+        lost = lost + _last_place(biased, dtype)
+    return lost
+
+
 def _rounded_windows(query: OpQuery, dtype: DType) -> float:
     """A convolution brings its windows into the result's element type before it multiplies."""
     return _UNITS[dtype] if dtype.is_block_float and opdef(query.op).cost_class is CostClass.CONV else 0.0
+
+
+def _turns_there_and_back(query: OpQuery) -> bool:
+    """Whether TTNN turns rows into columns, and back, inside: blocks are of elements below each other in between."""
+    rank = len(query.inputs[0].shape)
+    return query.op == "ttnn.repeat_interleave" and query.attr["dim"] in (-1, rank - 1)
 
 
 def _hands_on(query: OpQuery) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 from optimizer.ir.dtype import DType
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import BufferType, TensorMemoryLayout
@@ -89,21 +92,23 @@ def _extreme(query: OpQuery) -> str | None:
 
 
 def _reduced(query: OpQuery) -> str | None:
-    """Width shards added up along their rows, the result asked for in height shards.
+    """Width shards added up to one row, which is asked for in height shards.
 
-    Every core of the operand leaves its columns at the start of the result's shards, on itself. Run: sum, mean and max
-    of 32 to 64 rows and 40 to 128 columns, all but the first 32 columns wrong in each, and of two images together; in
-    block and width shards, also on fewer cores, and interleaved, right; so are height and block shards as operands.
+    Every core of the operand leaves its columns at the start of the result's shard, on itself. Run: sum, mean, max and
+    min of 32 to 64 rows and 40 to 128 columns, all but the first 32 columns wrong in each, and of two images added up
+    too; two images apart, results in block and width shards, also on fewer cores, or interleaved, and height and block
+    shards as operands, right.
     """
     x, asked = query.inputs[0], query.output
-    dims = query.attr.get("dim")
-    along = {int(d) % len(x.shape) for d in (dims if isinstance(dims, tuple | list) else (dims,)) if d is not None}
+    dims: Any = query.attr.get("dim")
     spec = x.layout.shard_spec
-    if asked is None or spec is None or spec.num_cores == 1:
+    if asked is None or spec is None or x.layout.memory_layout is not WIDTH or spec.num_cores == 1:
         return None
     last = len(x.shape) - 1
-    stays = last - 1 in along and last not in along and x.layout.memory_layout is WIDTH
-    if stays and asked.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+    along = {int(d) % (last + 1) for d in (dims if isinstance(dims, tuple | list) else (dims,)) if d is not None}
+    rows = prod(size for d, size in enumerate(x.shape[:-1]) if d not in along)
+    down = last - 1 in along and last not in along
+    if down and rows == 1 and asked.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
         return f"what {spec.num_cores} cores add up of width shards stays on them, not in the height shards asked for"
     return None
 

@@ -38,10 +38,10 @@ def _finished(step: Step, held: Array, operands: Sequence[AnyArray], between: DT
     return units.packed(activation(units, held, named), step.results[0])
 
 
-def _between(step: Step) -> DType:
+def _between(step: Step, blocks: Blocks) -> DType:
     """What partial sums are kept in before a bias is added."""
     units = step.units
-    return units.between if units.wide or step.packer_adds else step.results[0]
+    return units.between if units.wide or blocks.packer_adds else step.results[0]
 
 
 def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
@@ -51,7 +51,7 @@ def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     blocks = matmul_blocks(a.shape[-1], in0_block_w(step.config), step.packer_adds, len(operands) > 2)
     held = step.units.matmul(a, b, (step.dtypes[0], step.dtypes[1]), _sums(step, blocks))
     held = held.reshape(*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    return [_finished(step, held, operands, _between(step))]
+    return [_finished(step, held, operands, _between(step, blocks))]
 
 
 # -- convolutions ---------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     each_in = x.shape[-1] // int(step.attrs["groups"])
     blocks = conv_blocks(step.attrs["kernel_size"], each_in, shards, step.packer_adds, len(operands) > 2)
     held = flat(_convolved(step, x, weight, (of_x, dtype), _sums(step, blocks)))
-    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
+    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step, blocks))]
 
 
 def _tilized(step: Step, x: Array) -> tuple[Array, DType]:
@@ -151,7 +151,8 @@ def _conv_transpose2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyA
     x = image(step.attrs, in_source(in_f32(operands[0]), step.dtypes[0], units.wide))
     made = [spread(a, b, step.attrs) for a, b in passes(x, in_source(weight, dtype, units.wide), units.fidelity)]
     held = flat(np.sum(made, axis=0).astype(np.float32))
-    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
+    blocks = Blocks(0, step.packer_adds, last_reloads=False)
+    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step, blocks))]
 
 
 RULES: Mapping[str, Rule] = {

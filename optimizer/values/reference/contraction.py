@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -15,7 +16,7 @@ MOST_PRODUCTS = 1 << 34
 
 
 def _activated(computed: Computed, activation: object) -> Computed:
-    return Computed(activated(computed.value, activation), computed.sizes, computed.terms)
+    return replace(computed, value=activated(computed.value, activation))
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -33,11 +34,12 @@ def _matmul(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     a = a.swapaxes(-1, -2) if attrs.get("transpose_a") else a
     b = b.swapaxes(-1, -2) if attrs.get("transpose_b") else b
     computed = of_products(_product, a, b, a.shape[-1])
+    product = computed.value
     if len(operands) > 2:
         bias = operands[2]
         computed = plus(computed, np.broadcast_to(bias.reshape(bias.shape[-2:] if bias.ndim > 1 else bias.shape),
                                                   computed.value.shape))  # fmt: skip
-    return [_activated(computed, attrs.get("activation"))]
+    return [_activated(replace(computed, before=(product, computed.value)), attrs.get("activation"))]
 
 
 def windows(x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Array:

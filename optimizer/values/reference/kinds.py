@@ -27,6 +27,8 @@ class Computed:
     """How often every term, or a result that is no sum, is rounded to the result's type on the way."""
     inexact: float = 0
     """Largest relative error of a factor of every term that the op only approximates."""
+    before: tuple[Array, ...] = ()
+    """What a product is before its bias, and with it before its activation, which programs may keep in its type."""
 
     @cached_property
     def _sizes(self) -> tuple[Array, Array]:
