@@ -2,6 +2,9 @@
 
     python benchmarks/node_tests.py [--write classes.json] [--against classes.json]
 
+Where a message says that an input has to be a constant, or the model of another opset, that is done and the case
+judged again, so that a remedy that does not help shows: `remedied` counts what became of these.
+
 A case is `right` (computed on the device as the test expects), `wrong`, on the `host` (an op that TTNN lacks, its
 shapes as the test expects), `uncomputed` where no reference of ours takes the element types, or `refused`. Cases of
 later opsets than are read are tried as the last one that is. Prints what is wrong, and with `--against` every case that
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import warnings
 from collections import Counter
@@ -33,12 +37,43 @@ NEAR, LEVEL = 2e-3, 1 / 255
 as quotients in f32 may lie between two where those in float64 do not."""
 
 
+CONSTANT = re.compile(r"export the model with ('.+') as (?:a constant|constants)")
+
+
 def class_of(case: Any) -> str:
     """What becomes of a test case."""
-    model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    return _judged(_read(case), case)
+
+
+def remedied(case: Any) -> str | None:
+    """What becomes of a refused case with its message heeded; None where the message has no remedy for a program."""
+    model, last = _read(case), None
+    arrays = dict(zip([info.name for info in model.graph.input], map(_array, case.data_sets[0][0]), strict=False))
+    for _ in range(len(arrays) + 1):
+        found = _judged(model, case)
+        named = CONSTANT.search(found)
+        if not found.startswith("refused") or last == found:
+            return found if last is not None else None
+        names = re.findall(r"'([^']+)'", named[1]) if named is not None else []
+        if names and set(names) <= set(arrays):
+            model.graph.initializer.extend(onnx.numpy_helper.from_array(arrays[name], name) for name in names)
+        elif "onnx.version_converter" in found:
+            model = onnx.version_converter.convert_version(model, OPSETS[-1])
+        else:
+            return None if last is None else found
+        last = found
+    return found
+
+
+def _read(case: Any) -> onnx.ModelProto:
+    model: onnx.ModelProto = onnx.ModelProto.FromString(case.model.SerializeToString())
     for opset in model.opset_import:
         if opset.domain == "":
             opset.version = min(opset.version, OPSETS[-1])
+    return model
+
+
+def _judged(model: onnx.ModelProto, case: Any) -> str:
     inputs, expected = (list(map(_array, arrays)) for arrays in case.data_sets[0])
     try:
         imported = load(model.SerializeToString(), activations_dtype=DType.F32)
@@ -86,11 +121,17 @@ def main() -> int:
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {case.name: class_of(case) for case in collect_testcases(None)}
+        cases = {case.name: case for case in collect_testcases(None)}
+        found = {name: class_of(case) for name, case in cases.items()}
+        tried = {name: remedied(cases[name]) for name, text in found.items() if text.startswith("refused")}
     counts = Counter(text.partition(":")[0] for text in found.values())
     print(f"{len(found)} cases: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
-    for name, text in found.items():
-        if text.startswith("wrong"):
+    after = Counter(text.partition(":")[0] for text in tried.values() if text is not None)
+    print(
+        f"remedied: {sum(after.values())}, now " + ", ".join(f"{count} {name}" for name, count in sorted(after.items()))
+    )
+    for name, text in (*found.items(), *tried.items()):
+        if text is not None and (text.startswith("wrong") or (text is tried.get(name) and text.startswith("refused"))):
             print(f"  {name}: {text}")
     lost = 0
     for name, before in json.loads(options.against.read_text()).items() if options.against else ():

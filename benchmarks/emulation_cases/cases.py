@@ -226,6 +226,10 @@ def attention() -> Iterator[Case]:
         is_causal=True,
         title="causal",
     )
+    for keys in (128, 50):
+        few = ((1, 2, keys, 64), BF16)
+        mask = ((1, 2, 128, keys), BF16)
+        yield case("scaled_dot_product_attention", (qkv, BF16), few, few, mask, compute=_compute("hifi3", False))
     long = ((1, 2, 512, 64), BF16)
     for fidelity in ("hifi3", "lofi"):
         yield case("scaled_dot_product_attention", (qkv, BF16), long, long, compute=_compute(fidelity, False))

@@ -21,7 +21,7 @@ from optimizer.importers.onnx_checks import check_functions, opset_versions
 from optimizer.importers.onnx_dims import OpenInput, Sizes, bind_inputs, drop_unread, refuse_open
 from optimizer.importers.onnx_folding import LIBRARY_ERRORS
 from optimizer.importers.onnx_inputs import check_names, check_sizes, drop_default_inputs
-from optimizer.importers.onnx_refusals import refuse_control_flow, refuse_unresolved
+from optimizer.importers.onnx_refusals import refuse_control_flow, refuse_guessed, refuse_unresolved
 from optimizer.importers.onnx_schemas import check_nodes
 from optimizer.importers.onnx_stated import Stated, compared, restate_sources, take_out
 from optimizer.importers.onnx_tensors import Settled, settle
@@ -177,6 +177,8 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget, open_si
     parameters = frozenset(promoted)
     restate_sources(proto.graph)
     model = _folded(proto, budget, parameters)
+    if not named.sizes.open_inputs:
+        refuse_guessed(model, parameters)
     remarks = compared(model, named.statements, named.sizes, lambda: _as_stated(proto, named.sizes, budget, parameters))
     front = FrontEndModel(
         model, parameters, frozenset(causal), initializers, named.left_out,

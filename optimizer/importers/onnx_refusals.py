@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import onnx
@@ -22,6 +22,10 @@ _BY_ELEMENTS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 """Ops that give as much as their operands' elements decide."""
 _COUNTED = "how many elements it gives depends on the data; run it on the host, after the last op that is on the device"
 _STANDARD = ("", "ai.onnx")
+_SIZING = {"Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (2, 3), "OneHot": (1,), "Range": (0, 1, 2)}
+"""Op -> operands whose elements decide the shape of its result, where these are not all of whole numbers."""
+_GUESSED = ("Slice", "Pad")
+"""Ops to which shape inference gives a shape though it does not know the axes."""
 
 
 def refuse_control_flow(graph: onnx.GraphProto) -> None:
@@ -55,6 +59,14 @@ def refuse_unresolved(
     more += f" and {len(rest) - SHOWN_NODES} more" if len(rest) > SHOWN_NODES else ""
     after = f"; so without a shape after it: {more}" if rest else ""
     raise ShapeError(f"{node_place(first)}: {cause}{after}", node=first.name or first.outputs[0].name)
+
+
+def refuse_guessed(model: ir.Model, parameters: frozenset[str]) -> None:
+    """ShapeError for a node whose result has a shape that only holds for axes and steps that nobody knows."""
+    for node in model.graph:
+        standard = node.op_type in _GUESSED and node.domain in _STANDARD
+        if standard and any(value.name not in parameters for value in _unknown(node)):
+            raise ShapeError(f"{node_place(node)}: {_run_time(node)}", node=node.name or node.outputs[0].name)
 
 
 def _cause(
@@ -93,16 +105,28 @@ def _unknown_op(node: ir.Node, versions: Mapping[str, int]) -> str:
 
 
 def _run_time(node: ir.Node) -> str:
-    """A shape that depends on what an operand holds at run time, where that can be told."""
-    for value in node.inputs:
-        if value is None or value.const_value is not None or value.dtype is None or not value.dtype.is_integer():
+    """A shape that depends on what operands hold at run time, where that can be told."""
+    unknown = list(_unknown(node))
+    if not unknown:
+        return "the shape of its result cannot be inferred; export the model with static shapes"
+    source = unknown[0].producer()
+    whose = "is an input of the model" if source is None else f"is computed at run time by {node_place(source)}"
+    more = "".join(f", and '{value.name}'" for value in unknown[1:])
+    names = " and ".join(f"'{value.name}'" for value in unknown)
+    return (
+        f"the shape of its result depends on the elements of '{unknown[0].name}', which {whose}{more}; export the "
+        f"model with {names} as {'constants' if more else 'a constant'}"
+    )
+
+
+def _unknown(node: ir.Node) -> Iterator[ir.Value]:
+    """Operands that decide the shape of a node's result and are no constants."""
+    for position, value in enumerate(node.inputs):
+        if value is None or not value.name or value.const_value is not None or value.dtype is None:
             continue
-        if value.shape is None or len(value.shape) > 1:
-            continue
-        source = value.producer()
-        whose = "is an input of the model" if source is None else f"is computed at run time by {node_place(source)}"
-        return (
-            f"the shape of its result depends on the elements of '{value.name}', which {whose}; export the model with "
-            f"'{value.name}' as a constant"
-        )
-    return "the shape of its result cannot be inferred; export the model with static shapes"
+        if node.op_type in _SIZING:
+            if position in _SIZING[node.op_type]:
+                yield value
+        elif value.dtype.is_integer() and value.shape is not None and len(value.shape) < 2:
+            yield value
+            return

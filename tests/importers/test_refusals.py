@@ -33,6 +33,8 @@ FANCY = [node("Fancy", "x", "t", "com.acme"), node("Relu", "t", "y")]
 SEQUENCE = helper.make_tensor_sequence_value_info("s", F, [1, 3])
 OPTIONAL = helper.make_value_info("o", helper.make_optional_type_proto(helper.make_tensor_type_proto(F, [1, 3])))
 SHAPE = helper.make_tensor_value_info("s", I, [4])
+AXES = helper.make_tensor_value_info("a", I, [1])
+ONE = node("Constant", "", "one", value_ints=[1])
 
 CASES = {
     "custom op without value_info": (
@@ -70,6 +72,14 @@ CASES = {
     "elements decide": (
         model([node("NonZero", "x", "t"), node("Cast", "t", "y", to=F)]),
         ["NonZero 'the_NonZero'", "how many elements it gives depends on the data"],
+    ),
+    "axes from an input": (
+        model([ONE, node("Slice", "x one one a", "y")], [IMAGE, AXES]),
+        ["depends on the elements of 'a', which is an input of the model", "with 'a' as a constant"],
+    ),
+    "bounds from inputs": (
+        model([node("Slice", "x a b", "y")], [IMAGE, AXES, helper.make_tensor_value_info("b", I, [1])]),
+        ["which is an input of the model, and 'b'", "with 'a' and 'b' as constants"],
     ),
     "shape from an input": (
         model([node("Reshape", "x s", "y")], [IMAGE, SHAPE]),

@@ -15,6 +15,8 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.tiling import TILE, round_up
 
+_WHOLE = 1e-4
+"""Relative difference from a whole number that scales in f32 may have."""
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
 
 
@@ -37,6 +39,11 @@ class Sampling:
         if self.coordinates == "asymmetric":
             return np.asarray(x / factor)
         if self.coordinates == "align_corners":
+            if abs(size * scale - target) > _WHOLE * target:
+                raise NotMappedError(
+                    f"Resize of {size} elements by {scale:g} with aligned corners: ONNX and onnxruntime read different "
+                    "elements where that is no whole number; give sizes"
+                )
             return x * np.float32((size - 1) / (target - 1)) if target > 1 else x * 0
         if self.coordinates == "tf_crop_and_resize":
             low, high = region

@@ -14,7 +14,7 @@ from optimizer.kernels.tensix.rounding import Array, packer_sum
 from optimizer.layouts.op_config import SDPAProgramConfig
 from optimizer.values.emulation.functions import applied, exp_approximate, exponential
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
-from optimizer.values.emulation.units import Units
+from optimizer.values.emulation.units import Units, converted
 
 _TILE = 32
 _USUAL_CHUNK = 32
@@ -121,6 +121,9 @@ def _sdpa(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     k, v = k.repeat(shared, axis=1), v.repeat(shared, axis=1)
     keys = k.shape[-2]
     bias = in_f32(operands[3]) if len(operands) > 3 else None
+    if bias is not None:  # TTNN divides the mask by what the kernel multiplies scores and mask with
+        share = np.float32(1) / _scale(step, q.shape[-1])
+        bias = converted(np.clip(bias * share, _MASKED, -_MASKED), step.dtypes[3])
     if step.attrs.get("is_causal"):
         bias = np.triu(np.full((q.shape[-2], keys), _MASKED, np.float32), 1)
     if keys % _TILE:
