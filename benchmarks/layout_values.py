@@ -13,9 +13,9 @@ n150: values are compared with float64 within the limits of rounding (`optimizer
 read back: an L1 tensor on both sides of every L1 operand and of the result, and the operands themselves.
 
 Prints the cases that are not right, then a table per op: right, wrong values, overwritten, refused, simulator cannot.
-`--part 1/2` runs every second case only, for two runs side by side with a log each. `--record` writes how many cases
-and classes (op, element types, kinds of layouts, config) ran, per op, and how they ended: of all logs named, but for
-cases that have become illegal, which are counted by themselves.
+`--part 1/2` runs every second case only, for two runs side by side with a log each. `--record` writes into a file,
+under the seed, how many cases and classes (op, element types, kinds of layouts, config) ran, per op, and how they
+ended: of all logs named, but for cases that have become illegal, which are counted by themselves.
 
 `--mock` asks tt-metal's mock device instead whether it takes the cases at all, on the board named: what it refuses
 though ttopt calls it legal is printed.
@@ -65,7 +65,7 @@ def main() -> int:
     if options.mock:
         return asked_of_the_mock_device(options)
     if options.record is not None:
-        write_record(options.log, options.record)
+        write_record(options.log, options.record, f"seed {options.seed}")
         return 0
     try:
         simulator.library_path()
@@ -134,8 +134,8 @@ def part_of(queries: list[OpQuery], part: str) -> list[OpQuery]:
     return queries[number - 1 :: count]
 
 
-def write_record(logs: list[Path], target: Path) -> None:
-    """Op -> how many cases and classes ran, and how they ended, of all logs; of a case in several its last end."""
+def write_record(logs: list[Path], target: Path, title: str) -> None:
+    """Title -> op -> how many cases and classes ran, and how they ended; of a case in several logs its last end."""
     board = DeviceSpec.preset("n150")
     model = create("analytical", board, Options(board=board.name).l1_small_bytes)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -151,7 +151,8 @@ def write_record(logs: list[Path], target: Path) -> None:
     rows = {op: {"classes": len(classes[op]), **dict(sorted(counts[op].items()))} for op in sorted(counts)}
     ran = sum(row.get(verdict, 0) for row in rows.values() for verdict in RAN)
     print(f"{ran} executed of {sum(row['classes'] for row in rows.values())} classes")
-    target.write_text(json.dumps(rows, indent=0) + "\n", "utf-8")
+    known = json.loads(target.read_text("utf-8")) if target.is_file() else {}
+    target.write_text(json.dumps({**known, title: rows}, indent=0) + "\n", "utf-8")
 
 
 def read_query(text: str) -> OpQuery:

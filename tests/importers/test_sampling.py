@@ -50,3 +50,18 @@ def test_a_plan_samples_rows_on_the_board(channels: int, board: str, make_model:
     assert image.shape == (2, 16, 12, 64 if channels == 64 else 32), "whole tiles of channels, last"
     assert not any(result.layouts[v].is_tile for v in (*sampled.inputs, *sampled.outputs))
     assert result.graph.value(result.graph.outputs[0]).shape == (2, channels, 9, 7)
+
+
+@pytest.mark.parametrize(("scale", "why"), [(0.6, "give sizes"), (0.5, ""), (1.75, "")])
+def test_aligned_corners_need_a_whole_number_of_elements(scale: float, why: str, make_model: Model) -> None:
+    """ONNX divides by what the scale gives, onnxruntime by the whole number below it."""
+    scales = helper.make_tensor("s", onnx.TensorProto.FLOAT, [4], [1.0, 1.0, scale, scale])
+    attrs = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    nodes = [
+        helper.make_node("Constant", [], ["s"], value=scales),
+        helper.make_node("Resize", ["x", "", "s"], ["y"], **attrs),
+    ]
+
+    imported = load(bytes(make_model(nodes, {"x": (1, 2, 4, 4)}, ["y"], opset=17).SerializeToString()))
+
+    assert bool(why) == any("Resize" in warning and "give sizes" in warning for warning in imported.report.warnings)
