@@ -496,6 +496,29 @@ def test_rows_of_four_bits_are_not_turned(op: str, attrs: dict[str, Any], dtype:
 
 
 @pytest.mark.parametrize(
+    ("dims", "dtype", "kind", "right"),
+    [
+        ((1, 2, 3, 0), DType.BFP8_B, HEIGHT, False),
+        ((2, 3, 0, 1), DType.BFP8_B, WIDTH, False),
+        ((3, 0, 1, 2), DType.BFP8_B, HEIGHT, False),
+        ((1, 2, 3, 0), DType.BFP8_B, None, True),
+        ((1, 2, 3, 0), DType.BF16, HEIGHT, True),
+        ((0, 2, 3, 1), DType.BFP8_B, HEIGHT, True),
+        ((1, 0, 3, 2), DType.BFP8_B, WIDTH, True),
+    ],
+)
+def test_block_floats_in_shards_keep_their_first_dim_outside(
+    dims: tuple[int, ...], dtype: DType, kind: TensorMemoryLayout | None, right: bool
+) -> None:
+    grid = (3, 1) if kind is HEIGHT else (1, 1)
+    layout = DRAM_TILE if kind is None else sharded_layout((1, 1, 96, 32), kind, grid, N150)
+
+    why = fault(OpQuery("ttnn.permute", (TensorSpec((1, 1, 96, 32), dtype, layout),), (("dims", dims),)))
+
+    assert why is None if right else "among rows and columns" in str(why)
+
+
+@pytest.mark.parametrize(
     ("op", "attrs"),
     [
         ("ttnn.concat", {"dim": "x"}),

@@ -57,10 +57,13 @@ def _padded(query: OpQuery) -> str | None:
 
 
 def _turned(query: OpQuery) -> str | None:
-    """Rows of bfp4_b changed with an outer dim.
+    """Rows of bfp4_b changed with an outer dim, and block floats in shards of which the first of four dims becomes rows
+    or columns, or the other way round.
 
-    Run: [1, 3, 1, 320], dims 1 and 2, most values wrong and what lies behind the result overwritten; last two dims
-    changed, bfp8_b and bf16: right.
+    Run, bfp4_b: [1, 3, 1, 320], dims 1 and 2, most values wrong and what lies behind the result overwritten; last two
+    dims changed, bfp8_b and bf16: right. bfp8_b in height and width shards: [1, 1, 96, 32] to (1, 2, 3, 0),
+    (2, 3, 0, 1) and (3, 0, 1, 2), nearly all values wrong; interleaved, bf16, and with the first dim left in place or
+    changed with the second: right.
     """
     x = query.inputs[0]
     rank = len(x.shape)
@@ -68,9 +71,12 @@ def _turned(query: OpQuery) -> str | None:
     if order is None:
         pair = {int(str(query.attr[name])) % rank for name in ("dim0", "dim1")}
         order = [sum(pair) - d if d in pair else d for d in range(rank)] if len(pair) > 1 else range(rank)
-    if x.dtype is not DType.BFP4_B or rank < 3 or order[-2] % rank >= rank - 2:
-        return None
-    return "changing rows of bfp4_b with an outer dim puts elements out of place and writes beyond the result"
+    order = [d % rank for d in order]
+    if x.dtype is DType.BFP4_B and rank > 2 and order[-2] < rank - 2:
+        return "changing rows of bfp4_b with an outer dim puts elements out of place and writes beyond the result"
+    if x.dtype.is_block_float and x.layout.is_sharded and rank > 3 and (order[0] >= rank - 2 or 0 in order[-2:]):
+        return "moving the first dim of block floats in shards among rows and columns puts elements out of place"
+    return None
 
 
 def _rotary(query: OpQuery) -> str | None:
