@@ -12,7 +12,7 @@ from typing import Any
 from optimizer.device import DeviceSpec, board_option
 from optimizer.errors import StateError, UnknownNameError
 from optimizer.ir.digest import graph_sha256
-from optimizer.ir.graph import Attr, Graph, ValueKind
+from optimizer.ir.graph import Attr, Graph
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import OpConfig
 from optimizer.opmodel.base import CostPart
@@ -21,8 +21,6 @@ from optimizer.summary import Summary
 from optimizer.wording.plan import fused_fact
 
 SCHEMA = "ttopt.annotated-graph/1"
-WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
-"""Kinds of values that are the same in every run."""
 
 
 class Role(StrEnum):
@@ -198,7 +196,7 @@ class OptimizedGraph:
         for op in self.graph.ops():
             if self.records[op.id].role is not Role.HOST:
                 for v in op.inputs:
-                    if self.layouts[v].is_l1 and self.graph.value(v).kind in WEIGHTS:
+                    if self.layouts[v].is_l1 and self.graph.is_static(v):
                         found[v] = None
         return list(found)
 

@@ -28,7 +28,7 @@ from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.ir.vocabulary import op_names, opdef, result_kind
 from optimizer.json_document import decoded
 from optimizer.sizes import check_shape
 from optimizer.wording.documents import other_kind
@@ -329,10 +329,7 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
         dtypes = tuple(s.dtype or DType.BF16 for s in stated)
     else:
         shapes, dtypes = _inferred(graph, op, limits)
-    static = bool(op.inputs) and all(
-        graph.value(v).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) for v in op.inputs
-    )
-    kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
+    kind = result_kind(graph, op.op, op.inputs)
     for value_id, shape, dtype, given in zip(op.outputs, shapes, dtypes, stated, strict=True):
         if given.shape is not None and tuple(given.shape or (1,)) != shape:
             raise ShapeError(f"'{value_id}' states {given.shape}, {section.op} gives {list(shape)}", node=section.id)

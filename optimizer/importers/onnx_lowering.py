@@ -25,7 +25,7 @@ from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.positions import position_attrs
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import opdef, result_kind
 from optimizer.plugins import plugin_failure
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
@@ -281,7 +281,7 @@ class Lowering(NodeReader):
 
     def is_static(self, value_id: str) -> bool:
         """Whether a value is a parameter or constant."""
-        return self.graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
+        return self.graph.is_static(value_id)
 
     # -- emitting ----------------------------------------------------------------------------------
     def emit(self, op: str, *inputs: str, **attrs: Attr) -> str:
@@ -300,8 +300,7 @@ class Lowering(NodeReader):
     ) -> list[str]:
         """Emit an op whose result shapes and types the caller states."""
         self.budget.work(self.label, STEPS_OF_AN_OP + len(inputs) + len(results))
-        static = all(self.is_static(v) for v in inputs) and not opdef(op).opaque
-        kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
+        kind = result_kind(self.graph, op, inputs)
         stem = clean_id(self.node.name or self.node.outputs[0].name or self.node.op_type)
         ids: list[str] = []
         for shape, dtype in results:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.ir.vocabulary import op_names, opdef, result_kind
 
 
 class GraphBuilder:
@@ -58,8 +58,7 @@ class GraphBuilder:
         operands = tuple(graph.value(v) for v in inputs)
         shapes = row.infer_shapes(draft, tuple(v.shape for v in operands))
         dtypes = row.infer_dtypes(draft, tuple(v.dtype for v in operands), len(shapes))
-        weights = operands and all(v.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) for v in operands)
-        kind = ValueKind.PARAMETER if weights else ValueKind.ACTIVATION
+        kind = result_kind(graph, op, inputs)
         outputs = []
         for shape, dtype in zip(shapes, dtypes, strict=True):
             outputs.append(graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id)

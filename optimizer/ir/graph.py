@@ -36,6 +36,10 @@ class ValueKind(StrEnum):
     """Computed on every run."""
 
 
+STATIC = (ValueKind.PARAMETER, ValueKind.CONSTANT)
+"""What is the same on every run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignTensor:
     """A tensor of the model as its file has it, and how a value holds it: dims in this order, then reshaped.
@@ -199,6 +203,10 @@ class Graph:
     def is_const_eval(self, op: Op) -> bool:
         """Whether an op depends on weights and constants only, so that it runs once, not on every run."""
         return bool(op.outputs) and all(self.values[v].kind is ValueKind.PARAMETER for v in op.outputs)
+
+    def is_static(self, value_id: str) -> bool:
+        """Whether a value is a weight or constant, or computed from such only."""
+        return self.values[value_id].kind in STATIC
 
     def run_ops(self) -> list[Op]:
         """Ops executed on every run, in schedule order (const-eval ops left out)."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from optimizer.errors import OptionError
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import STATIC, Graph, Op, ValueKind
 from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.overrides import entries, ids_by_name
 
@@ -49,7 +49,7 @@ def _copy_operand(graph: Graph, op: Op, position: int, name: str) -> None:
 def _copied(graph: Graph, value_id: str, name: str, op_id: str) -> Op:
     """An op that copies a value, and the value that it gives."""
     op_id, source = graph.fresh_id(op_id), graph.value(value_id)
-    weight = source.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
+    weight = source.kind in STATIC
     kind = ValueKind.PARAMETER if weight else ValueKind.ACTIVATION
     copy = replace(source, id=graph.fresh_id(f"{op_id}_out"), kind=kind, data=None)
     graph.add_value(copy)

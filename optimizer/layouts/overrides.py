@@ -23,7 +23,7 @@ from typing import Any
 
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import STATIC, Graph, Op
 from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, TensorMemoryLayout
@@ -172,7 +172,7 @@ def _check_memreconfig(graph: Graph, op: Op, positions: tuple[int, ...], output:
         raise OptionError(f"insert-memreconfig names operand {max(positions)} of {len(op.inputs)}", node=op.id)
     for k in positions:
         value, producer = graph.value(op.inputs[k]), graph.producer(op.inputs[k])
-        if value.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) or (producer and graph.is_const_eval(producer)):
+        if value.kind in STATIC or (producer and graph.is_const_eval(producer)):
             raise OptionError(
                 f"insert-memreconfig names operand {k}, '{value.id}', a weight: it is laid out once, "
                 "before any run, and no run copies it",
@@ -189,7 +189,7 @@ def _check_memreconfig(graph: Graph, op: Op, positions: tuple[int, ...], output:
 
 def _is_fed(graph: Graph, value_id: str) -> bool:
     producer = graph.producer(value_id)
-    weight = graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
+    weight = graph.is_static(value_id)
     return not weight and (producer is None or not graph.is_const_eval(producer))
 
 

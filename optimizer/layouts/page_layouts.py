@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.graph import STATIC, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import ConfigFamily, OpDef, Page
 from optimizer.ir.vocabulary import CONVERT, opdef
 from optimizer.layouts.memory_config import PageLayout
@@ -106,7 +106,7 @@ class AssignPageLayouts:
         if (value_id, wanted) not in copies:
             source = graph.value(value_id)
             kind = ValueKind.ACTIVATION
-            if source.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+            if source.kind in STATIC:
                 kind = ValueKind.PARAMETER
             copy = replace(source, id=graph.fresh_id(f"{value_id}_{wanted.value}"), kind=kind, data=None)
             graph.add_value(copy)

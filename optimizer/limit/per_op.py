@@ -16,13 +16,13 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.compulsory import TILE, Products
 from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.graph import STATIC, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.stated_compute import stated_compute
-from optimizer.result import WEIGHTS, OpRecord, Role
+from optimizer.result import OpRecord, Role
 
 _TILE_ELEMENTS = TILE * TILE
 
@@ -132,8 +132,8 @@ class _Compulsory:
         shapes, results = ([self._graph.value(v).shape for v in ids] for ids in (op.inputs, op.outputs))
         for k, v in enumerate(op.inputs):
             root = self._graph.value(self._root(v))
-            prepared = row.operand_page(k) is Page.HOST and root.kind in WEIGHTS
-            if (root.kind in WEIGHTS or root.kind is ValueKind.INPUT) and (prepared or self._layouts[root.id].is_dram):
+            prepared = row.operand_page(k) is Page.HOST and root.kind in STATIC
+            if (root.kind in STATIC or root.kind is ValueKind.INPUT) and (prepared or self._layouts[root.id].is_dram):
                 elements = root.volume if row.opaque else row.must_read(row.full_attrs(op), k, shapes, results)
                 yield root.id, _bytes(elements, self._read_as(op, k, root))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op, Value
 from optimizer.ir.opdef import RESULT_DTYPE, Page
 from optimizer.ir.vocabulary import COPY, FETCH, SEND, opdef
 from optimizer.l1.rules import result_layout
@@ -265,4 +265,4 @@ class OpPricer:
 
     def is_weight(self, value_id: str) -> bool:
         """Whether a value is the same in every run: a weight or constant, or computed from such only."""
-        return self.graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
+        return self.graph.is_static(value_id)

@@ -14,7 +14,7 @@ from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.export.kernels.timing import cost_of
-from optimizer.ir.graph import Op, ValueKind
+from optimizer.ir.graph import STATIC, Op
 from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
@@ -27,7 +27,6 @@ from optimizer.transform.apply import ApplyPlan
 
 MOST_BROUGHT = 2
 """Operands that a kernel gets from elsewhere, of those that may lie on its cores."""
-WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
 _READ_BY_ALL = (Kind.RIGHT, Kind.ROW, Kind.SCALAR)
 """Parts of a frame that never lie on the cores of a kernel."""
 
@@ -149,7 +148,7 @@ class _Offers:
         group, home = self._framed.group, self._home.layout
         for v, kind in group.kinds.items():
             value = group.result.graph.value(v)
-            if kind is Kind.FULL and value.kind not in WEIGHTS:
+            if kind is Kind.FULL and value.kind not in STATIC:
                 yield v, home
             elif kind is Kind.LEFT and home.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
                 page, device = group.result.layouts[v].page_layout, group.result.device
@@ -165,7 +164,7 @@ class _Offers:
         return self._home.holds(layout, group.kinds[v], group.depths.get(v, 0))
 
     def _is_movable(self, v: str) -> bool:
-        weight = self._result.graph.value(v).kind in WEIGHTS
+        weight = self._result.graph.is_static(v)
         return self._framed.group.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
 
     def _offers(self, brought: Mapping[str, TensorLayout], taken: str | None) -> Iterator[KernelOffer]:

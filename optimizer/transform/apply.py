@@ -178,7 +178,7 @@ class ApplyPlan:
         graph = self._result.graph
         inputs = []
         for v in dict.fromkeys(op.inputs):
-            if self.source.value(v).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+            if self.source.is_static(v):
                 inputs.append((v, self._operand(op, v, _on_host(self.pages[v]), decision)))
                 continue
             source = self._operand(op, v, interleaved(BufferType.DRAM, self.pages[v]), decision)
@@ -233,7 +233,7 @@ class ApplyPlan:
         have = self._result.layouts[produced]
         if have == wanted:
             return produced
-        if self.source.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+        if self.source.is_static(value_id):
             return self._twin(value_id, wanted)
         if wanted.is_dram and value_id in self._dram_copy:
             return self._dram_copy[value_id]

@@ -16,7 +16,7 @@ from math import ceil
 import numpy as np
 
 from optimizer.errors import ExecutionError
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import STATIC, Graph, Op, ValueKind
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.values.adjoint import RULES, Call
@@ -188,7 +188,7 @@ class _Backwards:
         """The operand that a product or convolution takes its weights from."""
         sums = opdef(op.op).cost_class in (CostClass.MATMUL, CostClass.CONV)
         kind = self._run.graph.value(op.inputs[1]).kind if sums else ValueKind.ACTIVATION
-        return frozenset({1}) if kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) else frozenset()
+        return frozenset({1}) if kind in STATIC else frozenset()
 
 
 def _moved_by_weights(weight: Array, gradient: Array) -> float:

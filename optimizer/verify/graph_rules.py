@@ -11,7 +11,7 @@ from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import opdef
-from optimizer.result import WEIGHTS, Role
+from optimizer.result import Role
 from optimizer.sizes import check_shape
 from optimizer.verify.subject import Error, Subject
 
@@ -82,7 +82,7 @@ def has_kinds(subject: Subject) -> Iterator[Error]:
 
 def _is_opaque_on_weights(subject: Subject, op: Op) -> bool:
     """Whether TTNN lacks an op, and it reads weights only or nothing."""
-    return opdef(op.op).opaque and all(subject.graph.values[v].kind in WEIGHTS for v in op.inputs)
+    return opdef(op.op).opaque and all(subject.graph.is_static(v) for v in op.inputs)
 
 
 def has_elements(subject: Subject) -> Iterator[Error]:

@@ -10,7 +10,7 @@ from optimizer.ir.vocabulary import SEND, opdef
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
-from optimizer.result import WEIGHTS, Role
+from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
 
@@ -102,7 +102,7 @@ def keeps_in_l1_what_a_run_reads(subject: Subject) -> Iterator[Error]:
     """A weight is in L1 only where an op of a run reads it there, and no op on the host does."""
     graph = subject.graph
     for v, layout in subject.layouts.items():
-        if not layout.is_l1 or graph.value(v).kind not in WEIGHTS:
+        if not layout.is_l1 or not graph.is_static(v):
             continue
         roles = [subject.role(op) for op in graph.consumers(v)]
         if Role.HOST in roles:
@@ -117,7 +117,7 @@ def keeps_in_banks_what_reads_them(subject: Subject) -> Iterator[Error]:
     for v, layout in subject.layouts.items():
         if not layout.is_over_banks:
             continue
-        if graph.value(v).kind not in WEIGHTS or graph.producer(v) is not None:
+        if not graph.is_static(v) or graph.producer(v) is not None:
             yield v, f"only weights as they are given may be {layout.describe()}"
         for op in graph.consumers(v):
             config = subject.records[op.id].config
@@ -142,6 +142,6 @@ def reads_from_the_host(subject: Subject) -> Iterator[Error]:
     for op in subject.run_ops():
         row = opdef(op.op)
         for k, v in enumerate(op.inputs):
-            prepares = row.operand_page(k) is Page.HOST and subject.graph.value(v).kind in WEIGHTS
+            prepares = row.operand_page(k) is Page.HOST and subject.graph.is_static(v)
             if subject.layout(v).is_host and not prepares and op.op != SEND:
                 yield op.id, f"reads '{v}' on the host"

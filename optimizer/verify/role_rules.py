@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
-from optimizer.result import WEIGHTS, Role
+from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
 COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
@@ -35,7 +35,7 @@ def prepares_weights(subject: Subject) -> Iterator[Error]:
         for v in op.inputs:
             maker = graph.producer(v)
             prepared = maker is None or subject.role(maker) is Role.HOST
-            if graph.value(v).kind not in WEIGHTS or not prepared:
+            if not graph.is_static(v) or not prepared:
                 yield op.id, f"{op.op} has role host, but reads '{v}', which is no weight"
         for v in op.outputs:
             if graph.value(v).kind is not ValueKind.PARAMETER:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optimizer.errors import FormatError, GraphError, InputError, LimitError, ShapeError, UnknownNameError
+from optimizer.export.registry import emit
 from optimizer.importers import ImportLimits, load
+from optimizer.ir.graph import ValueKind
+from optimizer.options import Options
+from optimizer.pipeline import optimize
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -224,3 +229,26 @@ def test_a_constant_has_elements() -> None:
 
     with pytest.raises(GraphError, match="'w' is a constant without 'data'; a weight is of kind parameter"):
         load(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("model", ["whisper_tiny_encoder_dynamo20", "llama32_1b_2l_dynamo20"])
+def test_a_result_fed_back_is_the_same_problem(model: str, project_root: Path, tmp_path: Path) -> None:
+    options = Options(board="n150", policy="dram")
+    result = optimize(project_root / "fixtures" / "onnx" / f"{model}.onnx", options=options)
+    emit(result, "json", tmp_path)
+
+    again = optimize(tmp_path / "graph.json", options=options)
+
+    assert again.summary.predicted_time_ns == result.summary.predicted_time_ns
+    assert [op.op for op in again.graph.ops()] == [op.op for op in result.graph.ops()]
+
+
+@pytest.mark.parametrize("op", ["ttnn.full", "onnx.Loop"])
+def test_what_depends_on_nothing_is_prepared_once_where_a_device_does_it(op: str) -> None:
+    made = {"id": "made", "op": op, "inputs": [], "outputs": ["c"], "attrs": {"shape": [32, 32], "value": 2.0}}
+    added = {"id": "added", "op": "ttnn.add", "inputs": ["x", "c"], "outputs": ["y"]}
+    values = {"x": {"shape": [32, 32], "kind": "input"}, "c": {"shape": [32, 32]}}
+
+    graph = read(document(values=values, ops=[made, added])).graph
+
+    assert graph.value("c").kind is (ValueKind.PARAMETER if op == "ttnn.full" else ValueKind.ACTIVATION)

@@ -9,9 +9,10 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
+from optimizer.ir.graph import STATIC
 from optimizer.limit.per_op import OpLimit, op_limits
 from optimizer.options import Options
-from optimizer.result import WEIGHTS, OptimizedGraph, Role
+from optimizer.result import OptimizedGraph, Role
 from tests import plans
 
 GRAPHS = Path(__file__).resolve().parents[2] / "fixtures" / "graphs"
@@ -111,5 +112,5 @@ def test_ops_on_the_host_have_no_limit_but_their_transfers_may() -> None:
     assert found.keys() == {op_id for op_id, record in result.records.items() if record.role is not Role.HOST}
     assert len(found) < len(result.records)
     moved = sum(result.graph.value(v).volume for v in (*result.graph.inputs, *result.graph.outputs))
-    weights = [v for v in result.graph.values.values() if v.kind in WEIGHTS]
+    weights = [v for v in result.graph.values.values() if v.kind in STATIC]
     assert sum(limit.dram_bytes for limit in found.values()) == 2 * (moved + sum(v.volume for v in weights))

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from functools import wraps
 
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.graph import Attr, Graph, Op, Value
+from optimizer.ir.vocabulary import opdef, result_kind
 
 Shape = tuple[int, ...]
-
-STATIC = (ValueKind.PARAMETER, ValueKind.CONSTANT)
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def rewrites_each(name: str, *ops: str) -> Callable[[Callable[[Graph, Op], int]]
 
 def is_static(graph: Graph, value_id: str) -> bool:
     """Whether a value is a weight or constant, or computed from such only."""
-    return graph.value(value_id).kind in STATIC
+    return graph.is_static(value_id)
 
 
 def by_weights(graph: Graph, product: Op) -> bool:
@@ -111,8 +109,7 @@ def emit(
     if dtype is None:
         dtype = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in inputs), 1)[0]
     if output is None:
-        static = all(is_static(graph, v) for v in inputs)
-        kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
+        kind = result_kind(graph, full, inputs)
         output = graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id
     graph.add_op(replace(op, outputs=(output,)), at=like.id)
     return output

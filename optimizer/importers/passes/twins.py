@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
-from optimizer.importers.passes.rewriting import Shape, is_static, permute, reshape
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.importers.passes.rewriting import Shape, permute, reshape
+from optimizer.ir.graph import Attr, Graph, Op, Value
+from optimizer.ir.vocabulary import opdef, result_kind
 
 
 class Form(StrEnum):
@@ -140,7 +140,7 @@ def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[s
     new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
     shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
     dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
-    kind = ValueKind.PARAMETER if all(is_static(graph, v) for v in inputs) else ValueKind.ACTIVATION
+    kind = result_kind(graph, name, inputs)
     ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
     for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
         graph.add_value(Value(value_id, shape, dtype, kind))

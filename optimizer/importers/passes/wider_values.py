@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from optimizer.importers.passes.exact_values import read_as
-from optimizer.importers.passes.rewriting import STATIC, emit
+from optimizer.importers.passes.rewriting import emit
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, ValueKind
+from optimizer.ir.graph import STATIC, Attr, Graph, Op, ValueKind
 from optimizer.ir.opdef import RESULT_DTYPE
 from optimizer.ir.vocabulary import CAST, opdef
 
