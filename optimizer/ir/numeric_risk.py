@@ -25,6 +25,7 @@ EXACT_TO = 256
 """Greatest whole number up to which bf16 holds every one."""
 _WIDE = (DType.F32, DType.I32, DType.U32)
 _SELECTING = ("ttnn.topk", "ttnn.sort", "ttnn.argmax")
+_JUMPING = tuple(f"ttnn.{name}" for name in ("eq", "ne", "lt", "gt", "le", "ge", "floor", "ceil", "round", "trunc"))
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,11 @@ class NumericRisk:
 
 
 def numeric_risks(graph: Graph) -> tuple[NumericRisk, ...]:
-    """Every risk of a graph, in the order of its ops; weights are prepared once and are not looked at."""
+    """Every risk of a graph, in the order of its ops; what is computed of weights is not looked at."""
     found = []
-    for op in graph.run_ops():
+    for op in graph.ops():
+        if op.inputs and graph.is_const_eval(op):
+            continue
         if op.outputs and (graph.value(op.outputs[0]).dtype not in _WIDE or op.op in _SELECTING):
             for kind, look in _PATTERNS.items():
                 found += [NumericRisk(kind, op.id, f"{op.name or op.id}: {why}") for why in look(graph, op)]
@@ -186,6 +189,15 @@ def _selection(graph: Graph, op: Op) -> Iterator[str]:
         )
 
 
+def _comparison(graph: Graph, op: Op) -> Iterator[str]:
+    """Ops that jump: what lies within a rounding of a threshold falls on its other side."""
+    if op.op in _JUMPING and graph.value(op.inputs[0]).dtype not in _WIDE and _is_behind_products(graph, op):
+        yield (
+            f"a {short_name(op.op)} of what layers computed in bf16: numbers nearer than 1/256 of their size to where "
+            "it jumps may fall on the other side"
+        )
+
+
 def _is_behind_products(graph: Graph, op: Op) -> bool:
     stack, seen = list(op.inputs), set[str]()
     while stack:
@@ -210,5 +222,6 @@ _PATTERNS: dict[str, Callable[[Graph, Op], Iterator[str]]] = {
     "long-product": _long_product,
     "softmax-without-maximum": _softmax,
     "selection-of-rounded-scores": _selection,
+    "comparison-of-rounded-numbers": _comparison,
     "angle-in-bf16": _angle,
 }

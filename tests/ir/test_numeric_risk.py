@@ -76,6 +76,11 @@ def wave(b: GraphBuilder, x: str) -> str:
     return b.op("ttnn.sin", x, name="wave")
 
 
+def shown(b: GraphBuilder, x: str) -> str:
+    scores = b.op("ttnn.matmul", x, b.parameter("w", (SHAPE[-1], 32)))
+    return b.op("ttnn.gt", scores, scalar=0.5, name="shown")
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "said"),
     [
@@ -88,6 +93,7 @@ def wave(b: GraphBuilder, x: str) -> str:
         (softmax(shifted=False, inverse=True), "softmax-without-maximum", "by_hand: exponentials"),
         (log_sum, "softmax-without-maximum", "log_sum: exponentials"),
         (best, "selection-of-rounded-scores", "best: what is selected are scores in bf16"),
+        (shown, "comparison-of-rounded-numbers", "shown: a gt of what layers computed in bf16"),
         (wave, "angle-in-bf16", "wave: the angle is in bf16"),
     ],
 )

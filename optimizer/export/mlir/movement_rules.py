@@ -76,19 +76,6 @@ def _repeat_interleave(site: Site) -> tuple[Said, ...]:
     return (Said(site.op.op, site.operands, properties),)
 
 
-def _full(site: Site) -> tuple[Said, ...]:
-    properties = {"shape": _shape(site.outputs[0].shape), "fill_value": real(site.attrs["value"])}
-    return (Said("ttnn.full", (Device(),), properties),)
-
-
-def _arange(site: Site) -> tuple[Said, ...]:
-    start, end, step = (site.attrs[name] for name in ("start", "end", "step"))
-    if len(site.outputs[0].shape) != 1 or any(v != int(v) for v in (start, end, step)):
-        return ()
-    properties = {"start": integer(start, "si64"), "end": integer(end, "si64"), "step": integer(step, "si64")}
-    return (Said(site.op.op, (Device(),), properties),)
-
-
 def _shape(sizes: Attr) -> str:
     assert isinstance(sizes, tuple)
     return f"#ttnn.shape<{'x'.join(map(str, sizes))}>"
@@ -142,8 +129,6 @@ MOVEMENT_RULES: dict[str, Rule] = {
     "ttnn.repeat": _repeat,
     "ttnn.repeat_interleave": _repeat_interleave,
     "ttnn.embedding": plain,
-    **{f"ttnn.{name}": _full for name in ("full", "zeros", "ones")},
-    "ttnn.arange": _arange,
     "ttnn.to_memory_config": plain,
     "ttnn.to_layout": _to_layout,
     "ttnn.from_device": plain,

@@ -155,6 +155,7 @@ def _rare(layouts: Any) -> dict[str, OpQuery]:
         "sum of three leading dims": ask("sum", l1((4, 4, 4, 64, 64)), dim=(0, 1, 2), keepdim=True),
         "topk of columns": ask("topk", l1((128, 2048)), k=5, dim=0),
         "topk of short block rows": ask("topk", l1((1, 1, 64, 20), block), k=8, dim=-1),
+        "gather of columns": ask("gather", l1((3, 20, 64)), layouts.tensor((3, 32, 64), dtype=DType.U16), dim=1),
     }
 
 
@@ -171,6 +172,7 @@ PEAKS = {
     "sum of three leading dims": (8192, 51200),
     "topk of columns": (16384, 51200),
     "topk of short block rows": (7360, 38208),
+    "gather of columns": (4096, 16384),
 }
 """Bytes of tensors made, and with buffers, at the peak; more where a tensor outlives its use."""
 
