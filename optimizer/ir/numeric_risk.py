@@ -19,6 +19,8 @@ from optimizer.ir.vocabulary import opdef, short_name
 
 MOST_TERMS = 4096
 """Elements of a sum above which adding one of average size to it changes little or nothing in 8 bits."""
+MOST_PRODUCTS = 8192
+"""Products along K above which sums of one sign are off by more than 0.8 %: their partial sums are kept in bf16."""
 MOST_FACTORS = 16
 """Elements of a product from which on its error may exceed 6 %."""
 EXACT_TO = 256
@@ -143,6 +145,17 @@ def _long_sum(graph: Graph, op: Op) -> Iterator[str]:
         yield f"a {kind} of {_terms(graph, op)} elements in bf16: beyond {MOST_TERMS} what is added last hardly counts"
 
 
+def _long_contraction(graph: Graph, op: Op) -> Iterator[str]:
+    if op.op not in ("ttnn.matmul", "ttnn.linear"):
+        return
+    depth = graph.value(op.inputs[0]).shape[-2 if op.attrs.get("transpose_a") else -1]
+    if depth > MOST_PRODUCTS:
+        yield (
+            f"a sum of {depth} products with partial sums in bf16: where most have one sign it is off by up to 1 %, "
+            "and so is every difference of two results"
+        )
+
+
 def _long_product(graph: Graph, op: Op) -> Iterator[str]:
     """`ttnn.prod` of 64 elements came out 6 % too large on Tenstorrent's simulator (ttnn 0.81.1)."""
     if op.op == "ttnn.prod" and _terms(graph, op) >= MOST_FACTORS:
@@ -219,6 +232,7 @@ _PATTERNS: dict[str, Callable[[Graph, Op], Iterator[str]]] = {
     "variance-as-difference": _variance,
     "whole-numbers-above-256": _whole_numbers,
     "long-sum": _long_sum,
+    "long-contraction": _long_contraction,
     "long-product": _long_product,
     "softmax-without-maximum": _softmax,
     "selection-of-rounded-scores": _selection,

@@ -76,6 +76,11 @@ def wave(b: GraphBuilder, x: str) -> str:
     return b.op("ttnn.sin", x, name="wave")
 
 
+def contraction(b: GraphBuilder, x: str) -> str:
+    wide = b.op("ttnn.concat", *[x] * 128, dim=-1)
+    return b.op("ttnn.matmul", wide, b.parameter("w", (128 * SHAPE[-1], 32)), name="deep")
+
+
 def shown(b: GraphBuilder, x: str) -> str:
     scores = b.op("ttnn.matmul", x, b.parameter("w", (SHAPE[-1], 32)))
     return b.op("ttnn.gt", scores, scalar=0.5, name="shown")
@@ -93,6 +98,7 @@ def shown(b: GraphBuilder, x: str) -> str:
         (softmax(shifted=False, inverse=True), "softmax-without-maximum", "by_hand: exponentials"),
         (log_sum, "softmax-without-maximum", "log_sum: exponentials"),
         (best, "selection-of-rounded-scores", "best: what is selected are scores in bf16"),
+        (contraction, "long-contraction", f"deep: a sum of {128 * SHAPE[-1]} products"),
         (shown, "comparison-of-rounded-numbers", "shown: a gt of what layers computed in bf16"),
         (wave, "angle-in-bf16", "wave: the angle is in bf16"),
     ],
