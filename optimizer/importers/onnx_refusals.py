@@ -23,7 +23,7 @@ _BY_ELEMENTS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 _COUNTED = "how many elements it gives depends on the data; run it on the host, after the last op that is on the device"
 _STANDARD = ("", "ai.onnx")
 _SIZING = {"Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (2, 3), "OneHot": (1,), "Range": (0, 1, 2)}
-"""Op -> operands whose elements decide the shape of its result, where these are not all of whole numbers."""
+"""Op -> operands whose elements decide the shape of its result; of other ops vectors of whole numbers do."""
 _GUESSED = ("Slice", "Pad")
 """Ops to which shape inference gives a shape though it does not know the axes."""
 

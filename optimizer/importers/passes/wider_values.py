@@ -33,9 +33,8 @@ def widened(graph: Graph, op_ids: Collection[str]) -> Graph:
     return made
 
 
-def widen(graph: Graph, op_ids: Collection[str], inputs: bool = False) -> list[str]:
-    """Let ops read and give f32 instead of bf16, and with `inputs` the model's inputs that they read too; those that
-    were changed."""
+def widen(graph: Graph, op_ids: Collection[str], inputs: bool = False) -> None:
+    """Let ops read and give f32 instead of bf16; with `inputs` the model's inputs that they read become f32 too."""
     chosen = sorted(op.id for op in graph.run_ops() if op.id in op_ids and can_widen(graph, op))
     for op in map(graph.op, chosen):
         results = _results(graph, op)
@@ -56,7 +55,6 @@ def widen(graph: Graph, op_ids: Collection[str], inputs: bool = False) -> list[s
         else:
             _read_exact(graph, v, wide)
     graph.sort()
-    return chosen
 
 
 def _read_exact(graph: Graph, value_id: str, readers: Sequence[Op]) -> None:
