@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isfinite
+from math import exp, inf, isfinite, log
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from optimizer.values.graph_values import Seen
 
 SPREADS = {2: 37.09, 3: 10.55, 4: 7.042, 5: 5.741, 6: 5.062, 7: 4.642, 8: 4.354}
-"""By how many samples there are: standard deviations of their errors by which the error that counts lies above their
-mean, where samples are random. 99 of 100 other inputs have no larger one, with a confidence of 95 % (one-sided
-tolerance limits of a normal distribution: Hahn and Meeker, "Statistical intervals", 1991, table A.12)."""
+"""By how many samples there are: standard deviations of their errors' logarithms by which that of the error that counts
+lies above their mean, where samples are random. 99 of 100 other inputs have no larger one, with a confidence of 95 %
+(one-sided tolerance limits of a normal distribution: Hahn and Meeker, "Statistical intervals", 1991, table A.12). An
+error is the product of many factors, so that a few inputs have much larger ones than the rest."""
+LARGEST_LOG = 40.0
+"""Of an error that is as bad as any."""
 LEAST_SEEN = 1e-3
 """Correlation below which one is as bad as another."""
 
@@ -52,9 +55,10 @@ class Measured:
     def error(self) -> float:
         """The largest error of a sample, or with a margin where that is more what others may have."""
         largest = max(self.errors, default=0.0)
-        if not self.has_margin or len(self.errors) < 2:
+        if not self.has_margin or len(self.errors) < 2 or min(self.errors) <= 0.0:
             return largest
-        return max(largest, mean(self.errors) + SPREADS[len(self.errors)] * stdev(self.errors))
+        logs = [log(error) for error in self.errors]
+        return max(largest, exp(min(mean(logs) + SPREADS[len(logs)] * stdev(logs), LARGEST_LOG)))
 
 
 class Judge:
