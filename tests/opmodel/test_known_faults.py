@@ -312,6 +312,28 @@ def test_rows_wider_than_their_tensor_keep_their_width(held: int, asked: int | N
     assert why is None if right else "moves them" in str(why)
 
 
+@pytest.mark.parametrize(
+    ("op", "channels", "grid", "wide", "right"),
+    [
+        ("avg_pool2d", 160, (1, 1), True, False),
+        ("avg_pool2d", 384, (1, 2), True, False),
+        ("avg_pool2d", 128, (1, 1), True, True),
+        ("avg_pool2d", 192, (1, 1), False, True),
+        ("avg_pool2d", 256, (1, 2), True, True),
+        ("max_pool2d", 192, (1, 1), True, True),
+    ],
+)
+def test_averages_with_wide_sums_are_of_four_tiles_of_channels(
+    op: str, channels: int, grid: tuple[int, int], wide: bool, right: bool
+) -> None:
+    shape = (1, 1, 64, channels)
+    x = TensorSpec(shape, DType.BF16, sharded_layout(shape, WIDTH, grid, N150))
+
+    why = fault(OpQuery(f"ttnn.{op}", (x,), (("compute", (("fp32", wide),)),)))
+
+    assert why is None if right else "32-bit sums" in str(why)
+
+
 @pytest.mark.parametrize("op", ["ttnn.sum", "ttnn.mean", "ttnn.max"])
 @pytest.mark.parametrize(
     ("kind", "grid", "other", "dim", "right"),
