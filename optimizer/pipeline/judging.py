@@ -55,8 +55,10 @@ class Measured:
     def error(self) -> float:
         """The largest error of a sample, or with a margin where that is more what others may have."""
         largest = max(self.errors, default=0.0)
-        if not self.has_margin or len(self.errors) < 2 or min(self.errors) <= 0.0:
+        if not self.has_margin or len(self.errors) < 2:
             return largest
+        if min(self.errors) <= 0.0:  # exact for one sample: no logarithm
+            return max(largest, mean(self.errors) + SPREADS[len(self.errors)] * stdev(self.errors))
         logs = [log(error) for error in self.errors]
         return max(largest, exp(min(mean(logs) + SPREADS[len(logs)] * stdev(logs), LARGEST_LOG)))
 

@@ -28,11 +28,8 @@ def exact_selection(graph: Graph) -> int:
     for op_id in [op.id for op in graph.ops() if op.op in SELECTING]:
         root = graph.op(op_id)
         before = _leading_to(graph, root)
-        if (
-            not can_widen(graph, root)
-            or len(before) > MOST_OPS
-            or sum(map(partial(_products, graph), before)) > MOST_PRODUCTS
-        ):
+        products = sum(_products(graph, op) for op in before)
+        if not can_widen(graph, root) or len(before) > MOST_OPS or products > MOST_PRODUCTS:
             continue
         widen(graph, [op_id, *(op.id for op in before)], inputs=True)
         done += 1
