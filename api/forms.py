@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from api.tasks.models import OPTIONS_BYTES, too_many_options
 from optimizer.errors import FormatError, OptionError
-from optimizer.json_document import decoded
+from optimizer.process.json_document import decoded
 
 OPTIONS_FIELD = "options"
 TOO_LONG = "Part exceeded"

@@ -10,7 +10,7 @@ from api.forms import Fields
 from api.jobs.documents import JobDocument
 from optimizer.export.schema import AnnotatedGraph
 from optimizer.importers.json_graph import GraphDocument
-from optimizer.option_text import OptionInfo, option_infos
+from optimizer.options import OptionInfo, option_infos
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 

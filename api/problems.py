@@ -19,7 +19,7 @@ from starlette.routing import Match
 
 from api.wording import as_fields
 from optimizer.errors import TtoptError
-from optimizer.files import encoded
+from optimizer.process.files import encoded
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.metrics import Metrics
-from optimizer import logs
+from optimizer.process import logs
 
 _log = logs.room("service")
 

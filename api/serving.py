@@ -20,8 +20,8 @@ from api.jobs.database import Database
 from api.jobs.desk import Desk
 from api.settings import PREFIX, Settings
 from api.workers.program import WorkerProgram, new_name
-from optimizer import logs
 from optimizer.errors import OptionError
+from optimizer.process import logs
 
 KEYS = PREFIX + "KEYS"
 HEAD_BYTES = 64 * 1024

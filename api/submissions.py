@@ -27,9 +27,8 @@ from api.problems import EncodingError
 from api.settings import Settings
 from api.tasks.models import FORM, LONGEST_NAME, bounded, is_json, media_type
 from optimizer.errors import FormatError, OptionError, UnknownNameError
-from optimizer.option_text import option_infos, parse_option
-from optimizer.options import Options
-from optimizer.program import program_id
+from optimizer.options import Options, option_infos, parse_option
+from optimizer.process.program_id import program_id
 
 NAME, PRIORITY, WAIT = "name", "priority", "wait"
 BESIDE_OPTIONS = (NAME, PRIORITY, WAIT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from optimizer.option_text import option_infos
+from optimizer.options import option_infos
 
 _FIELDS = {info.flag.removeprefix("--"): info.name for info in option_infos()}
 _FLAG = re.compile(rf"(?<![\w-])--({'|'.join(_FIELDS)})(?![\w-])( (?=\S+[=:][0-9?]))?")

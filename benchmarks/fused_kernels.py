@@ -30,13 +30,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.cli.tables import table
 from optimizer.errors import VerificationError
-from optimizer.export.kernels.binding import bound
-from optimizer.export.kernels.choosing import NO_ROOM, SLOWER, choose
-from optimizer.export.kernels.finding import find_regions
-from optimizer.export.kernels.regions import Region
+from optimizer.fusion.binding import bound
+from optimizer.fusion.choosing import NO_ROOM, SLOWER, choose
+from optimizer.fusion.finding import find_regions
+from optimizer.fusion.regions import Region
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
 

@@ -2,13 +2,13 @@
 
     TTOPT_SIMULATOR=.../libttsim.so python benchmarks/kernel_values.py [CASE...] [--models MODEL...] [--record VERSION]
 
-Runs every case of `tests/export/simulated_kernels.py` whose name contains one of the words given (all by default), or
+Runs every case of `tests/fusion/simulated_kernels.py` whose name contains one of the words given (all by default), or
 every kernel of the models as planned, each by itself, on the board whose chip the simulator is; of a folder with a
 `graph.json`, the kernels of that plan. A case that the simulator cannot run ends with its reason, the next one gets a
 new process; if it has several results, they are run one by one then. Prints a line per output and range of operands,
 and what it amounts to: kernels and kinds that are right, wrong, not run, and the simulator's words for the last. `times
 bound` is the largest error in units of the error bound.
-`--record` writes the kinds of kernels all of whose outputs are right to `optimizer/export/kernels/judged_kinds.json`,
+`--record` writes the kinds of kernels all of whose outputs are right to `optimizer/fusion/judged_kinds.json`,
 with the simulator's version as given (the library does not tell); a run of some cases adds to what the same versions
 judged before. Exits 1 if an output is wrong or has nothing to be judged by; what the simulator lacks is no failure.
 """
@@ -29,8 +29,8 @@ from pathlib import Path
 from optimizer.cli.tables import table
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
-from optimizer.export.kernels.binding import fused_kernels
 from optimizer.export.reader import read_result
+from optimizer.fusion.binding import fused_kernels
 from optimizer.opmodel.ttmetal import environment, location, simulator
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.options import Options

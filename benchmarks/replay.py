@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.cli.tables import percent_text, table
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file

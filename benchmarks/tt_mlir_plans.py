@@ -36,11 +36,11 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import TtoptError
 from optimizer.export.registry import emit
 from optimizer.ir.graph import Graph
+from optimizer.limit.predictions import Totals
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
 from optimizer.pipeline import optimize
-from optimizer.predictions import Totals
 from optimizer.result import OptimizedGraph
 
 COLUMNS = ("plan", "ops", "tt-mlir", "ours", "faster", "cleaned", "faster", "refused", "seconds")

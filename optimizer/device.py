@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import FormatError, OptionError, UnknownNameError
-from optimizer.json_document import decoded, read_text
+from optimizer.process.json_document import decoded, read_text
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from optimizer.errors import OptionError
-from optimizer.option_text import parse_option
-from optimizer.options import Options
+from optimizer.options import Options, parse_option
 
 
 def test_options_survive_a_round_trip() -> None:

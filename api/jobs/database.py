@@ -29,8 +29,8 @@ from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from api.problems import StoreError
 from optimizer.errors import OptionError
-from optimizer.extras import how_to_install
-from optimizer.files import make_folder
+from optimizer.process.extras import how_to_install
+from optimizer.process.files import make_folder
 
 log = logging.getLogger(__name__)
 

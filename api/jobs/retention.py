@@ -12,7 +12,7 @@ from api.jobs.database import Database
 from api.jobs.records import State
 from api.jobs.room import RESULT_BYTES, Room, number_of, taken_bytes
 from api.jobs.tables import CONTENTS, JOBS, RESULTS
-from optimizer import logs
+from optimizer.process import logs
 
 _log = logs.room("service")
 

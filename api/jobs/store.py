@@ -20,7 +20,7 @@ from api.jobs.tables import BODIES, EVENTS, JOBS, RESULTS, TASKS
 from api.jobs.watching import Page
 from api.problems import BusyError, ConflictError, GoneError, KeyReusedError, NotFoundError
 from optimizer.errors import TtoptError
-from optimizer.files import encoded
+from optimizer.process.files import encoded
 
 log = logging.getLogger(__name__)
 

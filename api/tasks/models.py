@@ -11,18 +11,18 @@ from typing import Any
 
 from api.jobs.records import Task
 from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
-from optimizer import logs
 from optimizer.answers.inspection import inspection
-from optimizer.deadline import hard_deadline
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, LimitError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
-from optimizer.files import encoded
-from optimizer.garbage import rare_collections
-from optimizer.json_document import decoded
-from optimizer.learned import learned_here
 from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
+from optimizer.pipeline.learned import learned_here
+from optimizer.process import logs
+from optimizer.process.deadline import hard_deadline
+from optimizer.process.files import encoded
+from optimizer.process.garbage import rare_collections
+from optimizer.process.json_document import decoded
 from optimizer.result import OptimizedGraph
 
 LONGEST_NAME = 200

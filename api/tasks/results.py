@@ -33,7 +33,7 @@ ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
 
 def check(task: Task, work: Work) -> Done:
     """What `ttopt check` answers; with a second body, the model, whether the result computes it."""
-    from optimizer.checking import check_record
+    from optimizer.answers.checking import check_record
 
     result = read_result(work.body())
     _check_programs(task, result, task.arguments.get("opmodel"))
@@ -43,7 +43,7 @@ def check(task: Task, work: Work) -> Done:
 
 def price(task: Task, work: Work) -> Done:
     """What `ttopt price` answers."""
-    from optimizer.checking import price_record
+    from optimizer.answers.checking import price_record
 
     result = read_result(work.body())
     _check_programs(task, result, None)

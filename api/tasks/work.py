@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from optimizer.files import encoded
 from optimizer.pipeline import Progress, ProgressEvent
+from optimizer.process.files import encoded
 
 JSON_MEDIA_TYPE = "application/json"
 SHOWN_CHARACTERS = 500

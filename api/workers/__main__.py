@@ -7,7 +7,7 @@ import sys
 
 from api.settings import Settings
 from api.workers.program import WorkerProgram
-from optimizer import logs
+from optimizer.process import logs
 
 if __name__ == "__main__":
     logs.configure(logs.LogSettings.parse(os.environ.get(logs.VARIABLE, "")))

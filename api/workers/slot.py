@@ -26,10 +26,10 @@ from api.problems import INTERNAL, Members, NoRoomError, StoreError, members_of,
 from api.settings import Settings
 from api.tasks.registry import run_task
 from api.tasks.work import Done
-from optimizer import logs
 from optimizer.batch.executor import JobFailure, OutOfMemory, WorkerDied
 from optimizer.batch.worker import Worker
 from optimizer.errors import TimeLimitError, TtoptError
+from optimizer.process import logs
 
 log = logging.getLogger(__name__)
 _log = logs.room("service")

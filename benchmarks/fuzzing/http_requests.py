@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzzing.document_mutations import DOCUMENT_MUTATORS, encoded
 from fuzzing.plan_corruptions import plan
-from optimizer.option_text import option_infos
+from optimizer.options import option_infos
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = ROOT / "fixtures" / "graphs"

@@ -18,7 +18,7 @@ from fuzzing.harness import Case
 from fuzzing.plans import figure_kinds, graph_kinds, layout_kinds
 from fuzzing.plans.kinds import KINDS, Corruption, Document, Seen, sealed, walk
 from fuzzing.plans.samples import SAMPLES
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.export.reader import read_result
 
 __all__ = ["KINDS", "SAMPLES", "Corruption", "PlanTarget", "Seen", "figure_kinds", "graph_kinds", "layout_kinds"]

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.errors import TtoptError
 from optimizer.layouts.memory_config import DRAM_TILE
+from optimizer.limit.predictions import Totals
 from optimizer.opmodel.base import OpCost, OpModel
 from optimizer.opmodel.pricing import op_query
 from optimizer.pipeline.finishing import predicted, summarise
-from optimizer.predictions import Totals
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import Plan
 from optimizer.verify import verify

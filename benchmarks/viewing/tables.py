@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import onnx
 
+from optimizer.answers.timeline import timeline
 from optimizer.export.perf_csv.programs import programs
 from optimizer.result import OptimizedGraph, Role
-from optimizer.timeline import timeline
 from viewing.site import Checks, content, environment, free_port, server
 
 

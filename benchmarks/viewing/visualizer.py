@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from optimizer.answers.timeline import Position, timeline
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import BufferType
 from optimizer.layouts.tiling import round_up
 from optimizer.result import OptimizedGraph, Role
-from optimizer.timeline import Position, timeline
 from viewing.site import Checks, answered, content, environment, free_port, server
 
 DRAM, L1 = 0, 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from optimizer.answers.explain import choices
 from optimizer.errors import UnknownNameError
-from optimizer.explain import choices
 from optimizer.pipeline import Progress
 from optimizer.result import own_chain
 from optimizer.wording.plan import Document, fused_fact

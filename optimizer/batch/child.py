@@ -15,10 +15,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from optimizer import logs
 from optimizer.batch.executor import JobFailure, OutOfMemory
 from optimizer.errors import TtoptError
-from optimizer.plugins import plugins_named
+from optimizer.process import logs
+from optimizer.process.plugins import plugins_named
 
 STDOUT, STDERR = 1, 2
 SHOWN_CHARACTERS = 20_000

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.batch.executor import ExecutorLost, Job, Outcome, WorkerDied
 from optimizer.batch.local import LocalExecutor
 from optimizer.errors import OptionError, StateError
-from optimizer.extras import how_to_install
+from optimizer.process.extras import how_to_install
 
 if TYPE_CHECKING:
     from distributed import Client, Future

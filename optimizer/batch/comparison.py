@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.option_text import value_text
+from optimizer.options import value_text
 
 Record = dict[str, Any]
 """A row of the results table."""

@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from optimizer import logs
 from optimizer.batch.plan import BatchJob, digest_of_file
 from optimizer.errors import FormatError, StateError
 from optimizer.export.registry import emit
-from optimizer.files import move_file, scratch_folder
-from optimizer.learned import learned_here
 from optimizer.pipeline import optimize_file
-from optimizer.program import program_id
+from optimizer.pipeline.learned import learned_here
+from optimizer.process import logs
+from optimizer.process.files import move_file, scratch_folder
+from optimizer.process.program_id import program_id
 from optimizer.result import OptimizedGraph
 
 FIGURES = (

@@ -16,9 +16,8 @@ from optimizer.batch.names import folder_names
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError
 from optimizer.importers import suffixes
-from optimizer.option_text import option_infos, parse_option, value_text
-from optimizer.options import Options
-from optimizer.program import program_id
+from optimizer.options import Options, option_infos, parse_option, value_text
+from optimizer.process.program_id import program_id
 
 STORE_FORMAT = 5
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""

@@ -17,8 +17,8 @@ from optimizer.batch.plan import BatchJob, digest_of_file
 from optimizer.batch.store import ResultStore, Stored
 from optimizer.batch.tables import write_tables
 from optimizer.errors import FormatError, TtoptError
-from optimizer.files import make_folder, write_bytes
-from optimizer.program import program_id
+from optimizer.process.files import make_folder, write_bytes
+from optimizer.process.program_id import program_id
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import FormatError, OutputError
-from optimizer.files import NEW_FILE, make_folder, refuse_links
+from optimizer.process.files import NEW_FILE, make_folder, refuse_links
 
 STORE_NAME, LOCK_NAME = "results.sqlite", "batch.lock"
 _SCHEMA = """

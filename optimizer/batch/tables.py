@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.batch.comparison import Pivot, Record, Sweep, pareto, pivot
-from optimizer.csv_text import csv_text
 from optimizer.errors import FormatError, OptionError
-from optimizer.extras import how_to_install
-from optimizer.files import make_folder, replacing, write_text
-from optimizer.json_document import decoded, read_bytes
-from optimizer.option_text import value_text
+from optimizer.options import value_text
+from optimizer.process.csv_text import csv_text
+from optimizer.process.extras import how_to_install
+from optimizer.process.files import make_folder, replacing, write_text
+from optimizer.process.json_document import decoded, read_bytes
 
 RESULTS_JSON, RESULTS_CSV, RESULTS_PARQUET = "results.json", "results.csv", "results.parquet"
 PIVOT_CSV, PARETO_CSV = "pivot.csv", "pareto.csv"

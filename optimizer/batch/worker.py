@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from optimizer import logs
 from optimizer.batch.child import Setup
 from optimizer.batch.executor import Job, WorkerDied
+from optimizer.process import logs
 
 PRELOADED = "optimizer.pipeline"
 """Imported by a worker before its first job, which then starts at once."""

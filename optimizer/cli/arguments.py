@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from optimizer import logs
-from optimizer.option_text import OptionInfo, option_infos, parse_option
-from optimizer.options import Options
+from optimizer.options import OptionInfo, Options, option_infos, parse_option
+from optimizer.process import logs
 
 Commands = Any
 """What `ArgumentParser.add_subparsers` returns; its type is private to argparse."""

@@ -11,8 +11,8 @@ from optimizer.cli import asm_run
 from optimizer.cli.arguments import Commands, path_argument
 from optimizer.cli.asm_programs import one_program, program_cases
 from optimizer.errors import InfeasibleError, InputError, TtoptError
-from optimizer.files import write_text
-from optimizer.work_limit import bounded
+from optimizer.process.files import write_text
+from optimizer.process.work_limit import bounded
 
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.program_json import ProgramCase

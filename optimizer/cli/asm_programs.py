@@ -29,8 +29,8 @@ def one_program(source: Path, case_id: str | None) -> Program:
 
 def program_cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
     """The programs of a document, or the one that is asked for. FormatError if there are none."""
-    from optimizer.json_document import Node, read
     from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
+    from optimizer.process.json_document import Node, read
 
     if source.suffix == TEXT_SUFFIX:
         return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
@@ -54,8 +54,8 @@ def program_cases(source: Path, case_id: str | None, encodable: bool = False) ->
 
 def _textual(source: Path, encodable: bool) -> Program:
     """The program of a file in the textual form. FormatError, OpcodeError, OperandError name the line."""
-    from optimizer.json_document import read_text
     from optimizer.kernels.amdgpu.text import parse
+    from optimizer.process.json_document import read_text
 
     program = parse(read_text(source), encodable)
     if not program.body:

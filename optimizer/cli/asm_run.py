@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli.arguments import path_argument
 from optimizer.cli.asm_programs import one_program
 from optimizer.errors import FormatError, LimitError, OptionError
-from optimizer.files import make_folder, replacing
+from optimizer.process.files import make_folder, replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,8 +78,8 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.json_document import read_text
     from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+    from optimizer.process.json_document import read_text
 
     given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
     if args.source.suffix != ".s":

@@ -8,7 +8,7 @@ from optimizer.batch.comparison import Pivot, Record, Sweep, failures, pareto, p
 from optimizer.batch.tables import GEOMETRIC_MEAN
 from optimizer.cli.tables import bytes_text, counted, percent_text, table, time_text
 from optimizer.errors import shortened
-from optimizer.option_text import value_text
+from optimizer.options import value_text
 from optimizer.wording.units import change_text
 
 MOST_ROWS = 200

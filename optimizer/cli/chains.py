@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
 def run_chains(args: argparse.Namespace) -> int:
     if args.chain is not None:
         return show_chain(args.result, args.chain, args.format, args.members)
-    from optimizer.chains import overview
+    from optimizer.answers.chains import overview
     from optimizer.export.reader import read_result
 
     result = read_result(args.result)
@@ -40,7 +40,7 @@ def run_chains(args: argparse.Namespace) -> int:
 
 def show_chain(result: Path, chain: str, form: str, members: bool = False) -> int:
     """Print one chain."""
-    from optimizer.chains import details
+    from optimizer.answers.chains import details
 
     with ProgressBar(f"solving {chain} again") as progress:
         record = details(result, chain, members, progress)

@@ -10,12 +10,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
 
-from optimizer import logs
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.cli.terminal import ShownText, one_line
 from optimizer.errors import TtoptError
-from optimizer.plugins import plugins_named
+from optimizer.process import logs
+from optimizer.process.plugins import plugins_named
 
 
 def run(argv: Sequence[str], began: float) -> int:

@@ -21,10 +21,10 @@ from optimizer.errors import (
     UnknownNameError,
     VerificationError,
 )
-from optimizer.files import make_folder, write_text
-from optimizer.identifiers import FILE_NAMES, Identifiers
 from optimizer.options import Options
-from optimizer.work_limit import bounded
+from optimizer.process.files import make_folder, write_text
+from optimizer.process.identifiers import FILE_NAMES, Identifiers
+from optimizer.process.work_limit import bounded
 
 if TYPE_CHECKING:
     from optimizer.kernels.tensix.build import BuiltKernel
@@ -266,11 +266,11 @@ def _is_cases(path: Path) -> bool:
 
 def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
     """Id and program of each that was asked for."""
-    from optimizer.json_document import read_text
     from optimizer.kernels.tensix.cases import case_program
     from optimizer.kernels.tensix.python_file import read_kernels
     from optimizer.kernels.tensix.source_rules import check_source
     from optimizer.kernels.tensix.text import parse
+    from optimizer.process.json_document import read_text
 
     if _is_cases(args.source):
         return [(case.id, case_program(case)) for case in _cases(args)]
@@ -284,8 +284,8 @@ def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
-    from optimizer.json_document import read
     from optimizer.kernels.tensix.cases import read_cases
+    from optimizer.process.json_document import read
 
     cases = read_cases(read(args.source))
     return tuple(_chosen(args, "case", cases, [case.id for case in cases]))

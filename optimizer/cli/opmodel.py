@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, table
-from optimizer.csv_text import csv_lines
 from optimizer.errors import FormatError, LimitError, OptionError
-from optimizer.json_document import MAX_BYTES, decoded
+from optimizer.process.csv_text import csv_lines
+from optimizer.process.json_document import MAX_BYTES, decoded
 
 if TYPE_CHECKING:
     from optimizer.opmodel.answer_cache import AnswerCache

@@ -25,7 +25,7 @@ from optimizer.cli import (
     top,
 )
 from optimizer.errors import InputError, near
-from optimizer.logs import VARIABLE
+from optimizer.process.logs import VARIABLE
 
 COMMANDS = (
     models, top, explain, chains, timeline, results, export, run, diff, batch, opmodel, kernel, asm, names, serve,

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Protocol, TextIO
 
 from optimizer.cli.terminal import redraw
-from optimizer.logs import active
+from optimizer.process.logs import active
 
 QUIET_SECONDS = 1.0
 """Work shorter than this shows no bar."""

@@ -54,7 +54,7 @@ def add(commands: Commands) -> None:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    from optimizer.checking import check_record
+    from optimizer.answers.checking import check_record
     from optimizer.export.reader import read_result
 
     if args.seed < 0:
@@ -126,7 +126,7 @@ def _line_of(checked: Checked) -> None:
 
 
 def run_price(args: argparse.Namespace) -> int:
-    from optimizer.checking import price_record
+    from optimizer.answers.checking import price_record
     from optimizer.export.reader import read_result
 
     result = read_result(args.result)

@@ -161,7 +161,7 @@ def _written(path: Path | None, outcome: Outcome) -> list[str]:
     if path is None:
         return []
     from optimizer.export.ttnn_py.run_model import write_arrays
-    from optimizer.files import replacing
+    from optimizer.process.files import replacing
 
     with replacing(path) as file:
         write_arrays(file, outcome.outputs)

@@ -9,11 +9,11 @@ from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table
 from optimizer.cli.terminal import one_line
 from optimizer.cli.values import RESULT_HELP
-from optimizer.csv_text import csv_text
 from optimizer.errors import OptionError, UnknownNameError
+from optimizer.process.csv_text import csv_text
 
 if TYPE_CHECKING:
-    from optimizer.timeline import Position, Timeline
+    from optimizer.answers.timeline import Position, Timeline
 
 BAR_WIDTH = 32
 """Characters of a bar at the limit."""
@@ -33,8 +33,8 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.csv and (args.op is not None or args.format == "json"):
         raise OptionError("--csv lists every op; it goes neither with OP nor with --format json", node="--csv")
+    from optimizer.answers.timeline import timeline
     from optimizer.export.reader import read_result
-    from optimizer.timeline import timeline
 
     found = timeline(read_result(args.result))
     if args.csv:
@@ -57,7 +57,7 @@ def position_of(found: Timeline, op: str) -> Position:
 
 
 def write_csv(found: Timeline) -> None:
-    from optimizer.timeline import COLUMNS
+    from optimizer.answers.timeline import COLUMNS
 
     print(csv_text(COLUMNS, found.rows()), end="")
 

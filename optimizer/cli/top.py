@@ -13,7 +13,7 @@ from optimizer.cli.tables import counted, percent_text, print_record, table, tim
 from optimizer.cli.values import RESULT_HELP, layout_text, read_document
 from optimizer.errors import FormatError
 from optimizer.ir.vocabulary import opdef
-from optimizer.predictions import FUSED
+from optimizer.limit.predictions import FUSED
 
 COUNT = 15
 """Rows unless more are asked for."""

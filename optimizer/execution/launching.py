@@ -16,8 +16,6 @@ from typing import Any, cast, get_args
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELDS, PROGRAM, kernel_files
-from optimizer.files import make_folder, write_text
-from optimizer.json_document import read, read_text
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dst.schedule import Schedule
@@ -36,6 +34,8 @@ from optimizer.kernels.tensix.witness import differing
 from optimizer.opmodel.ttmetal.environment import cache_folder
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.opmodel.ttnn_calls.text import dtype_text, literal, memory_config_text
+from optimizer.process.files import make_folder, write_text
+from optimizer.process.json_document import read, read_text
 
 FOLDER = "launched-kernels"
 """Of the C++ that was launched, below the cache. tt-metal keeps what it compiles by the paths of sources: the same

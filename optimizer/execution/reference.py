@@ -9,9 +9,9 @@ from typing import Any
 
 from optimizer.errors import ExecutionError, OptionError
 from optimizer.export.ttnn_py.run_model import Array
-from optimizer.extras import how_to_install
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_reference import ReferenceModel, fitted, reference_model
+from optimizer.process.extras import how_to_install
 
 _TYPES = {
     "tensor(float)": "float32",

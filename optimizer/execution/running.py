@@ -20,7 +20,7 @@ from optimizer.export.ttnn_py.run_model import Array
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
-from optimizer.replay import module_source
+from optimizer.pipeline.replay import module_source
 from optimizer.result import OptimizedGraph
 from optimizer.values.given import require
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from optimizer.files import make_folder, write_text
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "graph.json"

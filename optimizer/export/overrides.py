@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from optimizer.files import make_folder, write_text
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph, Role
 
 FILE_NAME = "overrides.txt"

@@ -3,7 +3,7 @@
 An emitter is a function `(result, folder) -> path of the file or folder written`. One line here makes it available
 as `--emit NAME`, to `ttopt export` and over HTTP; other distributions add theirs through the entry-point group
 `ttopt.emitters`. Emitters are named by text and imported on first use, so that one may stand in any room above the
-result: those that replay the plan's L1 are in `optimizer.memory_export`.
+result: those that replay the plan's L1 are in `optimizer.export.memory`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from optimizer.garbage import rare_collections
-from optimizer.plugins import Catalogue, plugins_named
+from optimizer.process.garbage import rare_collections
+from optimizer.process.plugins import Catalogue, plugins_named
 from optimizer.result import OptimizedGraph
 
 Emitter = Callable[[OptimizedGraph, Path], Path]
@@ -21,7 +21,7 @@ Emitter = Callable[[OptimizedGraph, Path], Path]
 _BUILT_IN: dict[str, tuple[str, str]] = {
     "json": ("optimizer.export.annotated_json:write", "the annotated graph itself (always written by optimize)"),
     "minimalloc": (
-        "optimizer.memory_export.minimalloc:write",
+        "optimizer.export.memory.minimalloc:write",
         "the L1 buffers per core as a MiniMalloc problem with our offsets",
     ),
     "mlir": ("optimizer.export.mlir:write", "the plan in tt-mlir's TTNN dialect, a layout on every tensor"),
@@ -31,7 +31,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "perf-csv": ("optimizer.export.perf_csv:write", "predicted times per device program, for tt-perf-report"),
     "report": ("optimizer.export.report:write", "the plan as one page to look at: graph, L1, times, reasons"),
     "ttnn-py": ("optimizer.export.ttnn_py:write", "a runnable TTNN program in Python"),
-    "visualizer": ("optimizer.memory_export.visualizer:write", "a report folder that ttnn-visualizer opens"),
+    "visualizer": ("optimizer.export.memory.visualizer:write", "a report folder that ttnn-visualizer opens"),
     "weights": ("optimizer.export.weights:write", "the weights that the program takes, as safetensors"),
 }
 """Name -> (module:function, what it writes, in one line)."""

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from optimizer.files import make_folder, write_text
 from optimizer.importers.json_graph import GraphDocument
-from optimizer.json_document import LARGEST_WHOLE
-from optimizer.sizes import LARGEST_INDEX, LARGEST_INTEGER, MAX_ELEMENTS, MAX_RANK
+from optimizer.ir.sizes import LARGEST_INDEX, MAX_ELEMENTS, MAX_RANK
+from optimizer.process.files import make_folder, write_text
+from optimizer.process.json_document import LARGEST_INTEGER, LARGEST_WHOLE
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]

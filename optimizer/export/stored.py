@@ -12,8 +12,8 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.export.annotated_json import FILE_NAME
 from optimizer.export.schema import AnnotatedGraph, PlacedGraph
-from optimizer.json_document import decoded, read_bytes
 from optimizer.options import Options
+from optimizer.process.json_document import decoded, read_bytes
 from optimizer.wording.documents import other_kind
 
 MAX_BYTES = 1 << 29

@@ -17,10 +17,10 @@ import numpy as np
 from optimizer.errors import DTypeError
 from optimizer.export.model_file import import_options, model_file
 from optimizer.export.ttnn_py.run_model import TYPES, Array, to_bfloat16
-from optimizer.files import make_folder, replacing
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Value
+from optimizer.process.files import make_folder, replacing
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "weights.safetensors"

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optimizer import logs
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.importers.passes.tile_padding import tile_padding
@@ -22,6 +21,7 @@ from optimizer.ir.graph import ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.positions import check_positions
 from optimizer.ir.vocabulary import opdef
+from optimizer.process import logs
 
 _log = logs.room("importers")
 

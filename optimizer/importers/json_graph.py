@@ -28,9 +28,9 @@ from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.sizes import check_shape
 from optimizer.ir.vocabulary import op_names, opdef, result_kind
-from optimizer.json_document import decoded
-from optimizer.sizes import check_shape
+from optimizer.process.json_document import decoded
 from optimizer.wording.documents import other_kind
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")

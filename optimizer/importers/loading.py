@@ -13,7 +13,7 @@ from typing import Protocol
 from optimizer.errors import FormatError, LimitError, PluginError, StateError, UnknownNameError
 from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions, no_checkpoint
 from optimizer.ir.dtype import DType
-from optimizer.plugins import added_objects, plugins_named
+from optimizer.process.plugins import added_objects, plugins_named
 
 READ_BYTES = 1 << 24
 """Read at once; asking for all that the limit allows would take that much memory for any file."""

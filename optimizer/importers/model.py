@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.errors import LimitError, ShapeError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
-from optimizer.sizes import MAX_ELEMENTS, MAX_RANK
+from optimizer.ir.sizes import MAX_ELEMENTS, MAX_RANK
 
 KEEP = "keep"
 """As `activations_dtype`: keep f32 and bf16 as the file has them instead of converting."""

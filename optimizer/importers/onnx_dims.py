@@ -17,7 +17,7 @@ import onnx
 from optimizer.errors import GraphError, OptionError, ShapeError, UnknownNameError
 from optimizer.importers.model import Budget, OpenSizesError
 from optimizer.importers.onnx_inputs import captured
-from optimizer.sizes import LARGEST_INTEGER
+from optimizer.process.json_document import LARGEST_INTEGER
 
 NAMELESS = "?"
 LONGEST = 200

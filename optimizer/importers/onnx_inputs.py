@@ -10,8 +10,8 @@ import onnx
 from optimizer.errors import GraphError
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_checks import node_label, subgraphs
+from optimizer.ir.sizes import check_shape
 from optimizer.ir.topological import topological_order
-from optimizer.sizes import check_shape
 
 
 def check_names(graph: onnx.GraphProto) -> None:

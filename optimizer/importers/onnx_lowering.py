@@ -26,7 +26,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.positions import position_attrs
 from optimizer.ir.vocabulary import opdef, result_kind
-from optimizer.plugins import plugin_failure
+from optimizer.process.plugins import plugin_failure
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
 

@@ -14,7 +14,7 @@ from optimizer.importers.model import KEEP, ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_unread import unread
 from optimizer.ir.dtype import DType
-from optimizer.sizes import check_shape
+from optimizer.ir.sizes import check_shape
 
 Shape = tuple[int, ...]
 

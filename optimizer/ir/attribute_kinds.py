@@ -16,9 +16,9 @@ from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
+from optimizer.ir.sizes import LARGEST_INDEX, is_whole
 from optimizer.ir.vocabulary import UNARY
 from optimizer.options import MATH_FIDELITIES
-from optimizer.sizes import LARGEST_INDEX, is_whole
 
 Test = Callable[[Attr], bool]
 

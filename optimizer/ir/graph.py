@@ -17,8 +17,8 @@ from typing import Any
 
 from optimizer.errors import GraphError
 from optimizer.ir.dtype import DType
+from optimizer.ir.sizes import check_shape
 from optimizer.ir.topological import topological_order
-from optimizer.sizes import check_shape
 
 Scalar = int | float | bool | str
 Attr = Scalar | None | tuple["Attr", ...]

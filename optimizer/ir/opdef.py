@@ -15,8 +15,8 @@ from optimizer.ir.compulsory import ProductRule, ReadRule, whole
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import WORDS, DType
 from optimizer.ir.graph import Attr, Op
-from optimizer.plugins import plugin_failure
-from optimizer.sizes import check_shape
+from optimizer.ir.sizes import check_shape
+from optimizer.process.plugins import plugin_failure
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Mapping[str, Attr], tuple[Shape, ...]], tuple[Shape, ...]]

@@ -11,7 +11,7 @@ from math import ceil, prod
 from typing import Any
 
 from optimizer.errors import ShapeError
-from optimizer.sizes import check_shape
+from optimizer.ir.sizes import check_shape
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]

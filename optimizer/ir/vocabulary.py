@@ -34,7 +34,7 @@ from optimizer.ir.row_forms import (
     ternary,
     unary,
 )
-from optimizer.plugins import OPS_GROUP, added_tables
+from optimizer.process.plugins import OPS_GROUP, added_tables
 
 # -- names of the ops that passes insert ---------------------------------------------------------------------
 COPY = "ttnn.to_memory_config"

@@ -17,7 +17,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.limit.per_op import OpLimit, op_limits
 from optimizer.opmodel.base import Bound, CostPart
 from optimizer.result import COPIES, OptimizedGraph, Prediction, Role
-from optimizer.summary import Loss, LossKind, PhysicalLimit
+from optimizer.result.summary import Loss, LossKind, PhysicalLimit
 
 _OF_CLASS = {
     CostClass.ELTWISE: LossKind.ELEMENTWISE,

@@ -8,7 +8,8 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from optimizer.errors import FormatError
-from optimizer.sizes import LARGEST_INTEGER, is_whole
+from optimizer.ir.sizes import is_whole
+from optimizer.process.json_document import LARGEST_INTEGER
 
 SCHEMA_VERSION = 2
 _DIGEST_BYTES = 16

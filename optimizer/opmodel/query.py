@@ -8,10 +8,11 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, TtoptError
+from optimizer.ir.sizes import is_whole
 from optimizer.opmodel import registry
 from optimizer.opmodel.base import BatchOpModel, OpConstraints, OpModel, OpQuery
 from optimizer.opmodel.rows import answer_to_row, query_from_row
-from optimizer.sizes import LARGEST_INTEGER, is_whole
+from optimizer.process.json_document import LARGEST_INTEGER
 
 DEFAULT_BOARD = "n150"
 BATCH_ROWS = 512

@@ -1,11 +1,11 @@
-"""OpModel backends by name, loaded on first use; the names are in `optimizer.registered`."""
+"""OpModel backends by name, loaded on first use; the names are in `optimizer.process.plugins`."""
 
 from __future__ import annotations
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError
 from optimizer.opmodel.base import OpModel
-from optimizer.registered import OPMODELS
+from optimizer.process.plugins import OPMODELS
 
 
 def names() -> tuple[str, ...]:

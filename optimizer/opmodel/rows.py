@@ -19,8 +19,8 @@ from optimizer.ir.attribute_kinds import check_kind, check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import CostClass
+from optimizer.ir.sizes import LARGEST_INDEX, MAX_ELEMENTS, MAX_RANK, check_shape
 from optimizer.ir.vocabulary import op_names, opdef
-from optimizer.json_document import Node
 from optimizer.layouts.memory_config import (
     BufferType,
     CoreRange,
@@ -33,7 +33,7 @@ from optimizer.layouts.memory_config import (
 )
 from optimizer.layouts.op_config import CONV2D_SWITCHES, OpConfig, op_config_from_json
 from optimizer.opmodel.base import OpConstraints, OpQuery, TensorSpec
-from optimizer.sizes import LARGEST_INDEX, MAX_ELEMENTS, MAX_RANK, check_shape
+from optimizer.process.json_document import Node
 
 Attrs = dict[str, Attr]
 Row = Mapping[str, Any]

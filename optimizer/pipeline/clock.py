@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from optimizer import logs
-from optimizer.deadline import hard_deadline, last_moment_s
 from optimizer.errors import TimeLimitError
+from optimizer.process import logs
+from optimizer.process.deadline import hard_deadline, last_moment_s
 from optimizer.sharding.base import INTERRUPTED, SearchState
 
 _log = logs.room("pipeline")

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from optimizer.device import DeviceSpec, preset_names
 from optimizer.errors import FormatError, OptionError, TimeLimitError
-from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
-from optimizer.learned import Learned
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline.clock import Clock, Progress
 from optimizer.pipeline.importing import Import
+from optimizer.pipeline.learned import Learned
 from optimizer.pipeline.stages import NAMES, preparation, rewriting, stages
 from optimizer.pipeline.work import Work, run
-from optimizer.plugins import plugins_named
+from optimizer.process.garbage import rare_collections
+from optimizer.process.plugins import plugins_named
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.values.given import GivenValues

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from optimizer import logs
 from optimizer.errors import ExecutionError, OptionError, TimeLimitError
 from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.ir.graph import Graph
@@ -23,9 +22,10 @@ from optimizer.pipeline.raising import raised
 from optimizer.pipeline.work import Stage, Work
 from optimizer.precision.budget import ErrorBudget, pcc_of_error
 from optimizer.precision.correction import Trial, next_scale
+from optimizer.process import logs
+from optimizer.result.summary import Precision
 from optimizer.sharding.base import Plan
 from optimizer.sharding.whole_graph.budgeted import plan_errors
-from optimizer.summary import Precision
 from optimizer.values.given import model_values
 
 _log = logs.room("pipeline")

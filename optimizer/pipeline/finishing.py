@@ -14,9 +14,7 @@ from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.losses import limit_of
 from optimizer.limit.per_op import op_limits
-from optimizer.opmodel.base import OpModel
-from optimizer.pipeline.work import Stage, Work
-from optimizer.predictions import (
+from optimizer.limit.predictions import (
     Predictor,
     Totals,
     interval_figures,
@@ -26,9 +24,11 @@ from optimizer.predictions import (
     reaches,
     unpriced,
 )
+from optimizer.opmodel.base import OpModel
+from optimizer.pipeline.work import Stage, Work
 from optimizer.result import OptimizedGraph, Role
+from optimizer.result.summary import Baselines, Summary
 from optimizer.sharding.base import Plan
-from optimizer.summary import Baselines, Summary
 from optimizer.verify import VerifyReport, verify
 
 SHOWN_ERRORS = 5
@@ -215,8 +215,8 @@ class FuseKernels(Stage):
     def apply(self, work: Work) -> None:
         result = work.result
         if self.fuse_kernels:
-            from optimizer.export.kernels.binding import bound, refused_json, savings
-            from optimizer.export.kernels.choosing import choose
+            from optimizer.fusion.binding import bound, refused_json, savings
+            from optimizer.fusion.choosing import choose
 
             choice = choose(result, work.clock.poll_limit)
             kernels = savings(result, bound(result, choice.taken))

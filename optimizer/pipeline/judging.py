@@ -15,7 +15,7 @@ from optimizer.ir.graph import Graph, Op
 from optimizer.pipeline.clock import Clock
 from optimizer.precision.budget import error_of_pcc
 from optimizer.result import OptimizedGraph
-from optimizer.summary import MeasuredOutput
+from optimizer.result.summary import MeasuredOutput
 from optimizer.values.compare import compare
 from optimizer.values.given import RANDOM, ModelValues
 from optimizer.values.judged import Part, judged_arrays

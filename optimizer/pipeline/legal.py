@@ -15,11 +15,11 @@ from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.layouts.row_major_choice import faster_on_rows
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
-from optimizer.learned import Learned
-from optimizer.legality import Legality
 from optimizer.opmodel.pricing import OpPricer
+from optimizer.pipeline.learned import Learned
 from optimizer.pipeline.work import Stage, Work
 from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.legality import Legality
 from optimizer.sharding.overriding import decide_overridden, noted
 
 

@@ -25,9 +25,9 @@ from optimizer.importers.passes.convolution_parts import (
 )
 from optimizer.importers.passes.convolution_ways import SplitChannels, UnfoldConvolution, Way
 from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.result.summary import Rewrite
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
-from optimizer.summary import Rewrite
 
 FEW_TAPS = 16
 """Slices per convolution up to which windows are put together before its channels are split."""

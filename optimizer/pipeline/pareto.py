@@ -12,7 +12,7 @@ from optimizer.errors import TimeLimitError
 from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
 from optimizer.pipeline.judging import Judge
 from optimizer.pipeline.work import Stage, Work
-from optimizer.summary import FrontPoint
+from optimizer.result.summary import FrontPoint
 
 BUDGETS = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98, 0.95)
 """Correlations that a front asks for, besides the user's own."""

@@ -8,18 +8,18 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, compress, product
 
-from optimizer.export.kernels.choosing import choose, stretches
-from optimizer.export.kernels.finding import Finder, Framed, compiles, groups_anywhere
-from optimizer.export.kernels.lowering import lowered, program_of
-from optimizer.export.kernels.placement import Home, Kind
-from optimizer.export.kernels.schedule import buffer_bytes
-from optimizer.export.kernels.timing import cost_of
+from optimizer.fusion.choosing import choose, stretches
+from optimizer.fusion.finding import Finder, Framed, compiles, groups_anywhere
+from optimizer.fusion.lowering import lowered, program_of
+from optimizer.fusion.placement import Home, Kind
+from optimizer.fusion.schedule import buffer_bytes
+from optimizer.fusion.timing import cost_of
 from optimizer.ir.graph import STATIC, Op
 from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
+from optimizer.limit.predictions import Predictor
 from optimizer.options import Options
-from optimizer.predictions import Predictor
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import KernelOffer, Plan, PolicyInput, Sources, Wanted, WantedOperand, WantedPlaces
 from optimizer.sharding.dram import DramPolicy

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from optimizer.limit.predictions import Predictor
 from optimizer.pipeline.work import Stage, Work
-from optimizer.predictions import Predictor
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.overriding import note_overrides

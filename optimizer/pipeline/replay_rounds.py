@@ -14,16 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from optimizer import logs
 from optimizer.errors import InfeasibleError, TimeLimitError
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.pipeline.refusals import Refusals
 from optimizer.pipeline.work import Stage, Work, run
-from optimizer.summary import Check, Repair
+from optimizer.process import logs
+from optimizer.result.summary import Check, Repair
 
 if TYPE_CHECKING:
-    from optimizer.replay import ReplayedStep, ReplayReport
+    from optimizer.pipeline.replay import ReplayedStep, ReplayReport
 
 _log = logs.room("pipeline")
 
@@ -89,7 +89,7 @@ class Replay(Stage):
         """
         if work.judge is None:
             return
-        from optimizer.replay import replay
+        from optimizer.pipeline.replay import replay
 
         repairs = _Repairs(Refusals(work.judge))
         work.opmodel.correct_by(repairs.refusals.answer)

@@ -12,8 +12,8 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
+from optimizer.result.summary import Rewrite
 from optimizer.sharding.base import PolicyInput
-from optimizer.summary import Rewrite
 
 
 @dataclass(frozen=True)

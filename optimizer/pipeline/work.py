@@ -13,16 +13,16 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
-from optimizer.learned import Learned
-from optimizer.legality import Legality
+from optimizer.limit.predictions import Totals
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.options import Options
 from optimizer.pipeline.clock import Clock
-from optimizer.predictions import Totals
+from optimizer.pipeline.learned import Learned
 from optimizer.result import OptimizedGraph
+from optimizer.result.summary import Precision, Rewrite
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.summary import Precision, Rewrite
+from optimizer.sharding.legality import Legality
 from optimizer.values.given import GivenValues, ModelValues
 from optimizer.values.judged import Part
 from optimizer.verify import VerifyReport

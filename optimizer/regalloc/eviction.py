@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping
 
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
-from optimizer.work_limit import spend
 
 _PLACES_PER_STEP = 64
 Work = list[int]

@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.eviction import Work
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
-from optimizer.work_limit import spend
 
 _OPEN_PER_STEP = 64
 FIRST_RESTART = 60

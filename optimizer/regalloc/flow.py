@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 _NODES_PER_STEP, _MEMBERS_PER_STEP = 8, 4
 _BITS_PER_NODE = 4096

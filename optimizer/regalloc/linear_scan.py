@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import RegisterFile, Timeline
-from optimizer.work_limit import spend
 
 _INTERVALS_PER_STEP = 4096
 """Whose points, as bit sets, take as long as an interval of its own."""

@@ -16,7 +16,7 @@ from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
 from optimizer.precision.budget import ErrorBudget
 from optimizer.result import ChainRecord, Reservation
-from optimizer.summary import Fallback
+from optimizer.result.summary import Fallback
 
 INTERRUPTED = "interrupted"
 

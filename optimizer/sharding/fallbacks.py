@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.result.summary import Fallback
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chains.chain_resolver import NO_FASTER
 from optimizer.sharding.chains.l1_chain import ChainState
 from optimizer.sharding.overriding import AloneDecision
-from optimizer.summary import Fallback
 
 MOST_ASKED = 20_000
 """Operands of all questions that the search for why an op cannot be sharded asks."""

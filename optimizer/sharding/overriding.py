@@ -20,9 +20,9 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemo
 from optimizer.layouts.nearest import SHOWN, nearest
 from optimizer.layouts.overrides import LayoutOverride, Overrides
 from optimizer.layouts.tiling import sharded_layout
-from optimizer.legality import Legality
 from optimizer.opmodel.base import Rejection
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.sharding.legality import Legality
 
 Layouts = tuple[TensorLayout, ...]
 

@@ -1,8 +1,8 @@
-"""Policies by name, loaded on first use; the names are in `optimizer.registered`."""
+"""Policies by name, loaded on first use; the names are in `optimizer.process.plugins`."""
 
 from __future__ import annotations
 
-from optimizer.registered import POLICIES
+from optimizer.process.plugins import POLICIES
 from optimizer.sharding.base import Policy
 
 

@@ -15,8 +15,8 @@ from math import ceil
 from ortools.sat import cp_model_pb2, sat_parameters_pb2
 from ortools.sat.python.cp_model_helper import SolveWrapper
 
-from optimizer import logs
 from optimizer.errors import StateError
+from optimizer.process import logs
 
 _log = logs.room("solver")
 

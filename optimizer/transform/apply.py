@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import ON_HOST, RESULT_DTYPE
@@ -27,6 +26,7 @@ from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef, sho
 from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.weight_forms import reshapes_on_host
+from optimizer.process import logs
 from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
 

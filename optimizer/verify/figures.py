@@ -19,8 +19,7 @@ from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.losses import limit_of
 from optimizer.limit.per_op import op_limits
-from optimizer.opmodel.base import OpModel
-from optimizer.predictions import (
+from optimizer.limit.predictions import (
     Predictor,
     Totals,
     interval_figures,
@@ -30,8 +29,9 @@ from optimizer.predictions import (
     reaches,
     unpriced,
 )
+from optimizer.opmodel.base import OpModel
 from optimizer.result import OptimizedGraph, Prediction, Role, prediction_json
-from optimizer.summary import PhysicalLimit
+from optimizer.result.summary import PhysicalLimit
 from optimizer.verify.subject import Error, VerifyReport
 
 NOT_RECOMPUTED = (

@@ -10,9 +10,9 @@ from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
+from optimizer.ir.sizes import check_shape
 from optimizer.ir.vocabulary import opdef
 from optimizer.result import Role
-from optimizer.sizes import check_shape
 from optimizer.verify.subject import Error, Subject
 
 
@@ -116,7 +116,7 @@ def has_uses(subject: Subject) -> Iterator[Error]:
 
 
 def has_sizes(subject: Subject) -> Iterator[Error]:
-    """Every tensor has a shape that a tensor may have (`optimizer.sizes`)."""
+    """Every tensor has a shape that a tensor may have (`optimizer.ir.sizes`)."""
     for v, value in subject.graph.values.items():
         try:
             check_shape(v, value.shape)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from optimizer import logs
 from optimizer.errors import VerificationError
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
+from optimizer.process import logs
 from optimizer.result import OptimizedGraph
 from optimizer.verify import (
     buffer_rules,

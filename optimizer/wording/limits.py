@@ -30,7 +30,7 @@ WORDS = {
     "transfers": "transfers to and from the host",
     "windows": "edges and windows of convolutions",
 }
-"""Kind of loss (`optimizer.summary.LossKind`) -> what a person is told."""
+"""Kind of loss (`optimizer.result.summary.LossKind`) -> what a person is told."""
 
 
 def limit_facts(summary: Document) -> list[tuple[str, object]]:

@@ -11,7 +11,7 @@ from fuzzing.harness import judge, make_case
 from fuzzing.kernel_programs import KernelTarget
 from fuzzing.random_kernels import RandomKernelTarget
 
-from optimizer.identifiers import Identifiers
+from optimizer.process.identifiers import Identifiers
 
 FUZZ = Path(__file__).resolve().parents[2] / "fixtures" / "fuzz"
 FOUND = sorted(FUZZ.glob("kernel/*")) + sorted(FUZZ.glob("asm/*"))

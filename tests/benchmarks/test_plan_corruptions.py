@@ -12,7 +12,7 @@ from fuzzing.harness import judge, make_case
 from fuzzing.plan_corruptions import KINDS, SAMPLES, PlanTarget, Seen, plan
 from fuzzing.plans.kinds import Corruption
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.errors import InputError
 from optimizer.export.reader import read_result
 from tests.samples import sampled

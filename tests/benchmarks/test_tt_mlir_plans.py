@@ -19,7 +19,7 @@ from tt_mlir.judging import judged, priced
 from tt_mlir.program import PlanProgram, plan_program
 from tt_mlir.stripped import stripped
 
-from optimizer.checking import check_record, price_record
+from optimizer.answers.checking import check_record, price_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError
 from optimizer.export.reader import read_result

@@ -7,8 +7,8 @@ import io
 import json
 from pathlib import Path
 
+from optimizer.answers.timeline import COLUMNS
 from optimizer.cli.timeline import BAR_WIDTH
-from optimizer.timeline import COLUMNS
 from tests.cli.conftest import Run
 
 

@@ -15,8 +15,7 @@ from optimizer.cli import main
 from optimizer.cli.arguments import options_from
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, command_parsers, parse
-from optimizer.option_text import option_infos
-from optimizer.options import Options
+from optimizer.options import Options, option_infos
 from tests.cli.conftest import Run
 
 

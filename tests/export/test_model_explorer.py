@@ -11,7 +11,7 @@ import pytest
 from optimizer.export.model_explorer import write
 from optimizer.export.model_explorer.overlays import OVERLAYS
 from optimizer.result import OptimizedGraph, Role
-from tests.memory_export.exported import HOSTILE, RESULTS
+from tests.export.memory.exported import HOSTILE, RESULTS
 
 Record = dict[str, Any]
 

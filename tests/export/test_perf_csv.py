@@ -14,7 +14,7 @@ from optimizer.export.perf_csv.rows import COLUMNS, SIGNPOST
 from optimizer.ir.builder import GraphBuilder
 from optimizer.options import Options
 from optimizer.result import OptimizedGraph, Role
-from tests.memory_export.exported import HOSTILE, N150, RESULTS
+from tests.export.memory.exported import HOSTILE, N150, RESULTS
 from tests.plans import planned
 
 NEEDED = (

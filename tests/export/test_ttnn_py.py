@@ -26,7 +26,6 @@ from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import RESERVED, Names
 from optimizer.export.ttnn_py.preparation import prepared_text
-from optimizer.identifiers import LONGEST, resembling
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -45,6 +44,7 @@ from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
+from optimizer.process.identifiers import LONGEST, resembling
 from optimizer.result import OptimizedGraph, Role
 from tests.plans import planned
 from tests.samples import examples

@@ -16,8 +16,7 @@ from optimizer.errors import InputError, LimitError, OptionError, ShapeError, Un
 from optimizer.importers import load
 from optimizer.importers.model import OpenSizesError
 from optimizer.importers.onnx_dims import resolved, symbols
-from optimizer.option_text import parse_option
-from optimizer.options import Options
+from optimizer.options import Options, parse_option
 from optimizer.pipeline import optimize, survey_model
 
 Sizes = list[int | str | None] | None

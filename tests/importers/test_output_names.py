@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optimizer import Options, optimize
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.errors import GraphError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit

@@ -17,7 +17,7 @@ from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
-from optimizer.replay import replay
+from optimizer.pipeline.replay import replay
 from optimizer.result import OptimizedGraph
 from optimizer.verify import verify
 from tests.plans import planned_file

@@ -32,8 +32,8 @@ from optimizer.l1.rules import PLACEMENT, ROOM_RULES, SHARING_RULES
 from optimizer.l1.run import Bank, replay
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.registry import create
-from optimizer.replay import ReplayReport
-from optimizer.replay import replay as replay_on
+from optimizer.pipeline.replay import ReplayReport
+from optimizer.pipeline.replay import replay as replay_on
 from optimizer.sharding.plan_program import bank_of, plan_program
 from optimizer.verify import verify
 

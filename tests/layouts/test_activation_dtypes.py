@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from optimizer import Options, optimize
+from optimizer.answers.model_comparison import model_errors
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.layouts.activation_dtypes import with_block_activations
 from optimizer.layouts.page_layouts import AssignPageLayouts
-from optimizer.model_comparison import model_errors
 from optimizer.pipeline import optimize_file
 from optimizer.result import Role
 

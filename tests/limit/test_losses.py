@@ -18,7 +18,7 @@ from optimizer.opmodel.base import Bound, CostPart
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph, Role
-from optimizer.summary import LossKind
+from optimizer.result.summary import LossKind
 from optimizer.wording.limits import SHOWN_LOSSES, WORDS, limit_facts
 from tests import plans
 from tests.samples import examples, sampled

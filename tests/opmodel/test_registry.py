@@ -8,7 +8,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError, UnknownNameError
 from optimizer.opmodel import registry
 from optimizer.opmodel.base import OpModel
-from optimizer.plugins import Catalogue
+from optimizer.process.plugins import Catalogue
 
 
 def test_the_analytical_backend_is_built_in(n150: DeviceSpec) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from optimizer.errors import FormatError, UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.json_document import Node
 from optimizer.layouts.memory_config import ShardOrientation
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCast1DProgramConfig
 from optimizer.opmodel.rows import memory_from_row, memory_to_row, query_from_row
+from optimizer.process.json_document import Node
 
 DRAM = {"memory_layout": "interleaved", "buffer": "dram"}
 HEIGHT = {"memory_layout": "height", "buffer": "l1", "shard_shape": [32, 64], "grid": [[0, 0, 7, 0], [0, 1, 1, 1]],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.errors import GraphError, OptionError
 from optimizer.export.annotated_json import dumps
 from optimizer.export.reader import read_result

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError
 from optimizer.importers.passes.convolution_ways import UnfoldConvolution

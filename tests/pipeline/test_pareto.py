@@ -13,7 +13,7 @@ from optimizer.ir.graph import Graph
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.pipeline.pareto import not_dominated
-from optimizer.summary import FrontPoint, Precision
+from optimizer.result.summary import FrontPoint, Precision
 
 SIZE = 512
 

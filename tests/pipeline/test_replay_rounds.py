@@ -11,8 +11,7 @@ from unittest import mock
 
 import pytest
 
-from optimizer import plugins
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError
 from optimizer.ir.builder import GraphBuilder
@@ -23,8 +22,9 @@ from optimizer.opmodel.analytical.model import AnalyticalOpModel
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery, Rejection
 from optimizer.options import Options
 from optimizer.pipeline import optimize
-from optimizer.registered import OPMODELS
-from optimizer.replay import replay
+from optimizer.pipeline.replay import replay
+from optimizer.process import plugins
+from optimizer.process.plugins import OPMODELS
 from optimizer.result import OptimizedGraph
 
 pytestmark = pytest.mark.usefixtures("needs_ttnn")

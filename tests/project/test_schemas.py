@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from optimizer import summary
+from optimizer.result import summary
 from optimizer.cli import main
 from optimizer.export import schema
 from optimizer.export.schema import SCHEMAS, AnnotatedGraph, schema_text

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.errors import TtoptError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.checking import check_record
+from optimizer.answers.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, LimitError
 from optimizer.export import stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from optimizer.export.mlir.module import Module
-from optimizer.files import make_folder, write_text
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "model.mlir"

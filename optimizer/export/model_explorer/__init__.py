@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.export.model_explorer.graph import graph_id, graph_record
 from optimizer.export.model_explorer.overlays import OVERLAYS
-from optimizer.files import make_folder, write_text
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 FOLDER, GRAPH_FILE = "model_explorer", "model.json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.csv_text import csv_text
 from optimizer.export.perf_csv.rows import COLUMNS, rows
-from optimizer.files import make_folder, write_text
+from optimizer.process.csv_text import csv_text
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "ops_perf_results_predicted.csv"

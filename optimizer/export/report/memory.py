@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.export.report.entries import Entries
-from optimizer.l1_contents import Contents, Taken, contents
 from optimizer.result import OptimizedGraph
+from optimizer.result.l1_contents import Contents, Taken, contents
 
 PARTS = ("weight", "tensor", "result", "circular_buffers", "temporaries")
 """Kinds of items that make up the bands of the chart, from below."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.export.kernels.binding import FOLDER, FusedKernel, fused_kernels
-from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
 from optimizer.export.ttnn_py.fused import fused_call, fused_text
@@ -19,6 +17,8 @@ from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
 from optimizer.export.ttnn_py.stated import predicted_ns, trace_region_bytes
 from optimizer.export.weight_placement import left_layout, prepared_layout, read_layouts
+from optimizer.fusion.binding import FOLDER, FusedKernel, fused_kernels
+from optimizer.fusion.regions import Region
 from optimizer.ir.graph import Op
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
 from optimizer.ir.vocabulary import COPY, opdef

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.export.kernels.binding import FOLDER, FusedKernel
-from optimizer.export.kernels.placement import Operand
 from optimizer.export.ttnn_py.launching import function_text, helpers_text
+from optimizer.fusion.binding import FOLDER, FusedKernel
+from optimizer.fusion.placement import Operand
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor, launch_on
 from optimizer.opmodel.ttnn_calls.text import call
 from optimizer.result import OptimizedGraph

@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 
-from optimizer.identifiers import Identifiers, Spelling
+from optimizer.process.identifiers import Identifiers, Spelling
 
 RESERVED = frozenset(
     {

@@ -8,8 +8,8 @@ from pathlib import Path
 from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
 from optimizer.export.ttnn_py.formatting import comment, indented
 from optimizer.export.ttnn_py.program import ProgramStep, TTNNProgram
-from optimizer.files import make_folder, write_text
 from optimizer.opmodel.ttnn_calls.text import literal, quoted
+from optimizer.process.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 RUNNER = Path(__file__).with_name("run_model.py")

@@ -19,7 +19,7 @@ from optimizer.importers.onnx_ops import (
     reduce,
     resize,
 )
-from optimizer.plugins import added_tables
+from optimizer.process.plugins import added_tables
 
 _FAMILIES = (eltwise, matmul, conv, pool, resize, norm, reduce, movement, indexing, attention,
              quantize, microsoft)  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optimizer import logs
 from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, log_sigmoid, quick_gelu, silu
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
 from optimizer.importers.passes.channels_last_rules import channels_last
@@ -36,6 +35,7 @@ from optimizer.importers.passes.simplify import common_subexpressions, drop_repe
 from optimizer.importers.passes.stacking import pick_columns, stack_rows
 from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
+from optimizer.process import logs
 
 _log = logs.room("importers")
 

@@ -11,8 +11,8 @@ from typing import Any
 from optimizer.kernels.amdgpu.errors import ControlFlowError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES, opcode
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.flow import FlowGraph
-from optimizer.work_limit import spend
 
 
 @dataclass(frozen=True, slots=True)

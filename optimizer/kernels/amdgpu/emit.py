@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from optimizer.identifiers import printable
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
@@ -20,6 +19,7 @@ from optimizer.kernels.amdgpu.operands import FILE_SIZES, VirtualReg
 from optimizer.kernels.amdgpu.targets import LDS_BYTES, check_opcodes, check_target
 from optimizer.kernels.amdgpu.text import LABEL, instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
+from optimizer.process.identifiers import printable
 
 WAVE = 64
 WORKGROUP_THREADS = 1024

@@ -27,7 +27,7 @@ from optimizer.kernels.amdgpu.operands import (
     registers,
 )
 from optimizer.kernels.amdgpu.resources import writes_exec
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:

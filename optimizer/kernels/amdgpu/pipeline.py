@@ -44,10 +44,10 @@ from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupa
 from optimizer.kernels.amdgpu.scheduling.pressure import Limits
 from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
-from optimizer.work_limit import bounded, spend
+from optimizer.process.work_limit import bounded, spend
 
 MAX_STEPS, MAX_SCHEDULING_STEPS = 2_200_000, 700_000
-"""Of work (`optimizer.work_limit`), some 30 microseconds each: of all passes over a program, and of scheduling it. A
+"""Of work (`process.work_limit`), some 30 microseconds each: of all passes over a program, and of scheduling it. A
 program of 30,000 instructions that needs no rewriting takes two thirds."""
 
 Observer = Callable[[str, Program], None]

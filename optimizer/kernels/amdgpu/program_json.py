@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.errors import InputError
-from optimizer.json_document import Node, records
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, VirtualReg
 from optimizer.kernels.amdgpu.text import MAX_ARGUMENTS, MAX_ITEMS, MAX_NUMBER, MAX_REGISTERS, parse_operand
+from optimizer.process.json_document import Node, records
 
 _LOG = logging.getLogger(__name__)
 _PROGRAM_KEYS = frozenset((

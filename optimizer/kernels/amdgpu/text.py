@@ -17,7 +17,6 @@ import re
 from dataclasses import replace
 
 from optimizer.errors import FormatError, InputError, LimitError
-from optimizer.json_document import FLOAT32_MAX
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
@@ -33,6 +32,7 @@ from optimizer.kernels.amdgpu.operands import (
     WaitCount,
 )
 from optimizer.kernels.amdgpu.validate import check_operands
+from optimizer.process.json_document import FLOAT32_MAX
 
 MAX_REGISTERS = 1024
 """Of a file, and of one range: as many as no hardware has."""

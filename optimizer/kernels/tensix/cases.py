@@ -15,9 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from optimizer.errors import FormatError, InfeasibleError, InputError, LimitError, UnknownNameError
-from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
-from optimizer.json_document import Node, records
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
@@ -31,6 +29,8 @@ from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType, Type
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
+from optimizer.process.identifiers import Identifiers
+from optimizer.process.json_document import Node, records
 from optimizer.wording.documents import other_kind
 
 

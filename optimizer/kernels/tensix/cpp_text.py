@@ -11,9 +11,9 @@ import struct
 from functools import cache
 
 from optimizer.errors import StateError
-from optimizer.identifiers import Identifiers, Spelling
 from optimizer.kernels.tensix.kernel_api import declared_in
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.process.identifiers import Identifiers, Spelling
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import StateError
-from optimizer.identifiers import Identifiers
 from optimizer.kernels.tensix import cpp_text
 from optimizer.kernels.tensix.cpp_text import integer
 from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE, SEMAPHORE
@@ -20,6 +19,7 @@ from optimizer.kernels.tensix.index_expr import const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
 from optimizer.kernels.tensix.kernel_api import DATAFLOW_HEADER, compute_headers
 from optimizer.kernels.tensix.types import CircularBufferType, TensorType
+from optimizer.process.identifiers import Identifiers
 
 KINDS = ("compute", "reader", "writer")
 _COORDINATES = ("get_absolute_logical_x()", "get_absolute_logical_y()")

@@ -40,10 +40,10 @@ from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.verify import check
 from optimizer.options import Options
-from optimizer.work_limit import bounded, spend
+from optimizer.process.work_limit import bounded, spend
 
 MAX_STEPS, MAX_FILE_STEPS = 2_000_000, 5_000_000
-"""Of work (`optimizer.work_limit`), some 20 microseconds each: of all passes over a program, and over all programs of a
+"""Of work (`process.work_limit`), some 20 microseconds each: of all passes over a program, and over all programs of a
 file."""
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""

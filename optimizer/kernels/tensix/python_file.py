@@ -20,9 +20,9 @@ from types import ModuleType
 from typing import Any
 
 from optimizer.errors import FormatError, TtoptError
-from optimizer.json_document import read_text
 from optimizer.kernels.tensix.frontend import KernelFunction
 from optimizer.kernels.tensix.ir import Op
+from optimizer.process.json_document import read_text
 
 _PROGRAM = "ttl.program"
 

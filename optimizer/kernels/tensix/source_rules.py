@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, LimitError, near
 from optimizer.ir.dtype import DType
-from optimizer.json_document import FLOAT32_MAX
 from optimizer.kernels.tensix.block_rules import block_errors
 from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES
@@ -41,6 +40,7 @@ from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType
 from optimizer.kernels.tensix.verify import MAX_SLOTS, check
+from optimizer.process.json_document import FLOAT32_MAX
 
 MAX_TILES = 1 << 24
 """Of a tensor or block."""

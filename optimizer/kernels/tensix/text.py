@@ -20,12 +20,12 @@ import re
 from collections.abc import Iterator
 
 from optimizer.errors import FormatError
-from optimizer.identifiers import Spelling
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value
 from optimizer.kernels.tensix.program_spellings import settled
 from optimizer.kernels.tensix.spellings import Spellings, Written
 from optimizer.kernels.tensix.text_terms import read_attributes, read_type, read_types
 from optimizer.kernels.tensix.tokens import Token, Tokens
+from optimizer.process.identifiers import Spelling
 
 IR_NAMES = Spelling(re.compile(r"[0-9A-Za-z_.$]+"), lambda _: False)
 """Names of values and symbols, without `%` and `@`."""

@@ -21,7 +21,7 @@ from optimizer.opmodel.analytical.ops import (
 )
 from optimizer.opmodel.analytical.products import matmul
 from optimizer.opmodel.analytical.windows import conv, pool, sampling
-from optimizer.plugins import added_tables
+from optimizer.process.plugins import added_tables
 
 _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS) if n != "rsub"},

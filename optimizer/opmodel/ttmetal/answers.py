@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from optimizer.errors import OpModelError
-from optimizer.json_document import Node
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.opmodel.answer_records import canonical
 from optimizer.opmodel.base import OpConstraints, Rejection, TensorSpec
 from optimizer.opmodel.rows import memory_to_row, tensor_from_row
 from optimizer.opmodel.ttmetal.child import Message
+from optimizer.process.json_document import Node
 
 _PAGES = {PageLayout.TILE: "tile", PageLayout.ROW_MAJOR: "rm"}
 

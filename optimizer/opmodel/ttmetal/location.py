@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from optimizer.errors import OpModelError, OptionError
-from optimizer.extras import how_to_install
 from optimizer.opmodel.ttmetal import build
+from optimizer.process.extras import how_to_install
 
 PYTHON_VARIABLE = "TTOPT_TTMETAL_PYTHON"
 DEVICE_VARIABLE = "TTOPT_TTMETAL_DEVICE"

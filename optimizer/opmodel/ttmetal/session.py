@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from optimizer.errors import OpModelError
-from optimizer.json_document import Node
 from optimizer.opmodel.base import Rejection, StepAnswer
 from optimizer.opmodel.rows import tensor_from_row
 from optimizer.opmodel.ttmetal.child import Child, ChildDiedError, ChildKey, Message, OverdueError
 from optimizer.opmodel.ttmetal.pool import MAX_CRASHES, MAX_EXTERNAL_KILLS, START_SECONDS
+from optimizer.process.json_document import Node
 
 
 class TTMetalSession:

@@ -15,7 +15,7 @@ from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import conv_pool, eltwise, movement, products, reduction
 from optimizer.opmodel.ttnn_calls.text import Site, Writer, dtype_text, layout_text, literal, memory_config_text
-from optimizer.plugins import added_tables, plugin_failure
+from optimizer.process.plugins import added_tables, plugin_failure
 
 __all__ = ["asked_inputs", "call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
 

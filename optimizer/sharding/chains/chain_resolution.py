@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.ir.graph import Graph
+from optimizer.process import logs
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chains.chain_building import build_chains
 from optimizer.sharding.chains.chain_oracle import ChainOracle

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.process import logs
 from optimizer.result import ChainRecord
 
 _log = logs.room("policy")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer import logs
 from optimizer.l1.run import Outcome
+from optimizer.process import logs
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.merging.residency_trials import Trial

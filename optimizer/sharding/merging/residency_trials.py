@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer import logs
+from optimizer.process import logs
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.merging.plan_state import Applied, Changes, PlanState
 from optimizer.sharding.merging.reader_choice import ReaderChoice

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.layouts.op_config import overwritten_operand
+from optimizer.process import logs
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput, SearchState
 from optimizer.sharding.chains.chain_resolution import resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains

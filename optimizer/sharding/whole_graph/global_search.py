@@ -20,8 +20,8 @@ from itertools import chain
 
 import numpy as np
 
-from optimizer import logs
 from optimizer.l1.run import Outcome
+from optimizer.process import logs
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph.error_choice import ErrorChoice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer import logs
+from optimizer.process import logs
 from optimizer.sharding.base import Plan, PolicyInput, SearchState
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.graphs.graph_problem import FORBIDDEN

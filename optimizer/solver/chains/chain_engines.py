@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from optimizer import logs
 from optimizer.errors import UnknownNameError
+from optimizer.process import logs
 from optimizer.solver.chains.chain_costs import ChainObjective
 from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.chains.chain_exact import solve_chain_exact

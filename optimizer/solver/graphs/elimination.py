@@ -18,8 +18,8 @@ from math import prod
 
 import numpy as np
 
-from optimizer import logs
 from optimizer.errors import TimeLimitError
+from optimizer.process import logs
 from optimizer.solver.graphs.cost_tables import Factor, joint, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination_memo import EliminationMemo, Outcome, Part, Step
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution

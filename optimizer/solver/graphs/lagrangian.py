@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer import logs
+from optimizer.process import logs
 from optimizer.solver.chains.priced import Floats, PricedProblem
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.elimination import DEFAULT_TABLE_LIMIT, eliminate

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer import logs
+from optimizer.process import logs
 from optimizer.solver.chains.priced import PricedProblem
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
-from optimizer.plugins import added_tables
+from optimizer.process.plugins import added_tables
 from optimizer.values.reference import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.answers.timeline import timeline
 from optimizer.errors import FormatError
 from optimizer.export.annotated_json import write as write_json
 from optimizer.export.reader import read_result
@@ -16,7 +17,6 @@ from optimizer.export.report.record import record
 from optimizer.export.report.rendering import render
 from optimizer.options import Options
 from optimizer.result import OptimizedGraph, Role
-from optimizer.timeline import timeline
 from optimizer.wording.units import time_text
 from tests.export.report.made_results import MadeResult
 from tests.plans import planned_file

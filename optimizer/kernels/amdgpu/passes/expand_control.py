@@ -21,7 +21,7 @@ from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, Opera
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.text import parse
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def expand_control(program: Program) -> Program:

@@ -25,7 +25,7 @@ from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, Register, RegRange, VirtualReg, registers, width
 from optimizer.kernels.amdgpu.resources import is_physical
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 UNBOUNDED_BYTES = Immediate(0x7FFFFFFD)
 """Size of a buffer that is not to be checked against its bounds."""

@@ -14,7 +14,7 @@ from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Immediate, registers
 from optimizer.kernels.amdgpu.passes.expand_pseudos import mfma_of
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def init_accumulators(program: Program) -> Program:

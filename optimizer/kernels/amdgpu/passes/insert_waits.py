@@ -30,7 +30,7 @@ from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import WaitCount, registers
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import WAIT_LIMITS
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 WAVE = 64
 COUNTERS = ("vmcnt", "lgkmcnt")

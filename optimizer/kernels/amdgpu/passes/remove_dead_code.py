@@ -20,7 +20,7 @@ from optimizer.kernels.amdgpu.resources import (
     writes_exec,
     written_resources,
 )
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def remove_dead_code(program: Program) -> Program:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def rotate_loops(program: Program) -> Program:

@@ -16,9 +16,9 @@ from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, VirtualReg, registers
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, live_in_aliases
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.intervals import LiveInterval, Segment, segments_overlap, union
 from optimizer.regalloc.linear_scan import Hint
-from optimizer.work_limit import spend
 
 MOVES = frozenset(("v_mov_b32", "s_mov_b32", "v_mov_b64", "s_mov_b64", "v_accvgpr_mov_b32"))
 

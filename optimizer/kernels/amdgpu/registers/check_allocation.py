@@ -17,7 +17,7 @@ from optimizer.kernels.amdgpu.exec_mask import partial_updates
 from optimizer.kernels.amdgpu.ir import Instruction, Label, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, VirtualReg, registers
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.definitions import MOVES
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, live_in_aliases
 from optimizer.kernels.amdgpu.registers.split_allocation import Homes, Stretch, Stretches
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.parallel_copy import sequential
-from optimizer.work_limit import spend
 
 
 def compact(failed: ClassFailure) -> Change | None:

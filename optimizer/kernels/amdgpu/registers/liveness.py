@@ -20,9 +20,9 @@ from optimizer.kernels.amdgpu.exec_mask import partial_updates
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import Opcode, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, VirtualReg, registers
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.flow import backward_dataflow
 from optimizer.regalloc.intervals import LiveInterval, Segment, pressure, union
-from optimizer.work_limit import spend
 
 
 @dataclass(frozen=True)

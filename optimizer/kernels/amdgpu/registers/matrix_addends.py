@@ -14,7 +14,7 @@ from optimizer.kernels.amdgpu.operands import Register, VirtualReg, registers
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.definitions import MOVES, dominates, single_definitions
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 
 def free_addends(failed: ClassFailure) -> Change | None:

@@ -21,8 +21,8 @@ from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import OFF, Immediate, MemOffset, Register, VirtualReg, WaitCount
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.intervals import LiveInterval
-from optimizer.work_limit import spend
 
 SCRATCH_LIMIT = 4096
 """Bytes that the offset field reaches."""

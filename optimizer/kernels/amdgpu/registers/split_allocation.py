@@ -17,12 +17,12 @@ from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.registers.allocation_units import Units
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
+from optimizer.process.work_limit import spend
 from optimizer.regalloc.eviction import Work, evicting_scan
 from optimizer.regalloc.exact import exact_search
 from optimizer.regalloc.fewest import peak_bound
 from optimizer.regalloc.intervals import LiveInterval, Segment
 from optimizer.regalloc.register_file import RegisterFile, Timeline
-from optimizer.work_limit import spend
 
 ATTEMPT_WORK = 20_000
 """Comparisons of point sets per stretch that is tried, then places looked at exhaustively."""

@@ -26,7 +26,7 @@ from optimizer.kernels.amdgpu.passes.insert_waits import (
 )
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, writes_exec, written_resources
 from optimizer.kernels.amdgpu.scheduling.latencies import ISSUE, delay, latency
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 _BARRIER = "<barrier>"
 _SCRATCH_LOAD, _SCRATCH_STORE = "<scratch load>", "<scratch store>"

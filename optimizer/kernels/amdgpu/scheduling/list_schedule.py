@@ -15,7 +15,7 @@ from optimizer.kernels.amdgpu.scheduling.dependences import Dependences
 from optimizer.kernels.amdgpu.scheduling.latencies import ISSUE, busy, latency, unit
 from optimizer.kernels.amdgpu.scheduling.machine import Machine
 from optimizer.kernels.amdgpu.scheduling.pressure import FILES, Change, Limits, Pressure, excess
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 _TRIES = 4
 _READY_PER_STEP = 4

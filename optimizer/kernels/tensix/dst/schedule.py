@@ -17,7 +17,7 @@ from typing import Literal
 
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, StepEffect, bits
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 Schedule = Literal["search", "pressure", "critical-path", "given"]
 """How ops are ordered: all orders that may be the cheapest (larger bodies: the best that is found), list scheduling by

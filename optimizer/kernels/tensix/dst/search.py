@@ -16,7 +16,7 @@ from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, bits
 from optimizer.kernels.tensix.tile_forms import Place
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 LABELS = 3_000
 """Labels made before the search is given up."""

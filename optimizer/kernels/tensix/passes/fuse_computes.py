@@ -20,7 +20,7 @@ from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, accumulates
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 _PRODUCT = f"{TILE_PREFIX}matmul"
 _OPS_PER_STEP = 16

@@ -30,7 +30,7 @@ from optimizer.kernels.tensix.passes.assign_dst import (
 )
 from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
 from optimizer.kernels.tensix.passes.fuse_computes import joined, may_move, merge
-from optimizer.work_limit import spend
+from optimizer.process.work_limit import spend
 
 _REDUCTION = f"{TILE_PREFIX}reduce_"
 MOST_OPS = 32

@@ -9,9 +9,9 @@ from math import prod
 
 from optimizer.errors import FormatError
 from optimizer.ir.dtype import DType
+from optimizer.ir.sizes import LARGEST_INDEX, check_shape, is_whole
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.work import Piece, Place
-from optimizer.sizes import LARGEST_INDEX, check_shape, is_whole
 
 Row = Mapping[str, str]
 _DTYPES = {"bfp8": "bfp8_b", "bfp4": "bfp4_b", "bfp2": "bfp4_b", "fp32": "f32", "bytes": "u8", "": "bf16"}

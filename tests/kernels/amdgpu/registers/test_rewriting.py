@@ -10,7 +10,7 @@ from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.text import parse
-from optimizer.work_limit import bounded
+from optimizer.process.work_limit import bounded
 from tests.samples import examples
 
 STEPS = 20_000

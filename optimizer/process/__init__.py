@@ -1,0 +1,1 @@
+"""What any program needs: files, logs, deadlines, plugins, text formats."""
