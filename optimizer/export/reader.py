@@ -57,7 +57,7 @@ def read_result(source: Path | bytes) -> OptimizedGraph:
         fused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.fused_kernels),
         refused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.refused_kernels),
         stated=Statement(
-            summary={} if summary is None else summary.model_dump(exclude_unset=True, by_alias=True),
+            summary=summary,
             board=options.board if "board" in document.options else None,
             options=frozenset(document.options),
         ),

@@ -10,30 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from optimizer.importers.json_graph import GraphDocument
 from optimizer.ir.sizes import LARGEST_INDEX, MAX_ELEMENTS, MAX_RANK
 from optimizer.process.files import make_folder, write_text
-from optimizer.process.json_document import LARGEST_INTEGER, LARGEST_WHOLE
+from optimizer.result.summary import Difference, Figure, Flops, Record, Summary
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
 Number = int | float | bool
-Figure = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
-"""Nanoseconds, bytes, or how many."""
-Flops = Annotated[int, Field(ge=0, le=LARGEST_WHOLE)]
-"""Many ops together may do more than the longest time has nanoseconds."""
-Difference = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
 Shape = Annotated[list[Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]], Field(max_length=MAX_RANK)]
 Pair = Annotated[list[Annotated[int, Field(ge=1, le=LARGEST_INDEX)]], Field(min_length=2, max_length=2)]
 GridPair = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=2, max_length=2)]
 """At most the cores of the largest board, all in one row or column."""
 CoreRange = Annotated[list[Annotated[int, Field(ge=0, le=63)]], Field(min_length=4, max_length=4)]
-
-
-class Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
 
 class Layout(Record):
@@ -208,161 +199,6 @@ class RefusedRegion(Record):
     because: str = Field(description="`slower`, or `no room in L1`")
     predicted_ns: Figure | None = Field(description="of the kernel at its best home; null where L1 has no room")
     ops_ns: Figure | None
-
-
-class Baselines(Record):
-    """The same graph under simpler policies, by the same OpModel; null: not computed."""
-
-    model_config = ConfigDict(extra="allow")
-
-    dram_ns: Figure | None = None
-    dfsharding_ns: Figure | None = None
-    dram_read_bytes_total: Figure | None = None
-    dram_write_bytes_total: Figure | None = None
-
-
-class Rewritten(Record):
-    """A convolution of the model that runs in another way, since no config runs it."""
-
-    op: str
-    pass_: str = Field(
-        alias="pass",
-        description="the rewrite, or two of them, the second of the first one's parts (docs/graph-passes.md)",
-    )
-    because: str
-
-
-class Fallback(Record):
-    """Ops that are not in L1 for one reason."""
-
-    cause: str
-    ops: list[str]
-
-
-class NumericRisk(Record):
-    """A pattern that bf16 cannot carry, at the op where it shows."""
-
-    kind: str
-    op: str
-    because: str
-
-
-class Loss(Record):
-    """Predicted time beyond the physical limit, for one reason."""
-
-    kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
-    ns: Difference
-
-
-class PhysicalLimit(Record):
-    """The least that the model takes on the board in the plan's types and fidelities (docs/cost-model.md)."""
-
-    limit_ns: Figure = Field(description="the longer of the next two, rounded down")
-    dram_ns: Figure = Field(description="compulsory bytes at the best bandwidth that kernels reach")
-    compute_ns: Figure = Field(description="products of elements at the peak of all worker cores")
-    compulsory_dram_bytes: Figure = Field(
-        description="weights that do not lie in L1 and inputs, read once, and outputs, written once"
-    )
-    flops: Flops = Field(description="of products of elements, 2 per multiply-add")
-    of_limit: float = Field(description="the limit over the predicted time")
-    losses: list[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
-
-
-class MeasuredOutput(Record):
-    """One output with every rounding of the plan emulated, beside the model's in float64."""
-
-    name: str
-    part: str = Field(default="", description="what of it is judged by itself; empty: all of it")
-    pcc: float = Field(description="0 where something in it is no number")
-    relative_error: float | None
-    ratio: float | None = Field(description="least-squares factor between the two")
-
-
-class FrontPoint(Record):
-    """One plan on the front of time and correlation."""
-
-    least_pcc: float | None = Field(description="the budget that it was planned for; null: the plan in bf16")
-    predicted_pcc: float
-    measured_pcc: float
-    time_ns: Figure = Field(description="predicted")
-
-
-class Precision(Record):
-    """What a plan within an error budget was expected to do to the outputs, and what it does."""
-
-    least_pcc: float = Field(description="the budget: correlation that every output keeps")
-    predicted_pcc: float = Field(description="by the sum of all ops' errors")
-    measured_pcc: float = Field(description="of the worst output, by emulation")
-    predicted_error: float = Field(description="relative mean square of the error that the correlation stands for")
-    measured_error: float = Field(description="likewise; where inputs are random with a margin for others")
-    kept: bool = Field(default=True, description="whether that error is within the budget")
-    outputs: list[MeasuredOutput]
-    rounds: Figure = Field(description="plans that were searched for and measured")
-    scale: float = Field(description="by how much measurement corrected the sensitivities")
-    weights: str = Field(description="measured with: `given`, `model` or `random`")
-    inputs: str = Field(description="`given` or `random`")
-    samples: Figure = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
-    exact_ns: Figure = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
-    given_up: bool = Field(description="whether no plan in fewer bits kept the budget")
-    raised: list[str] = Field(
-        default_factory=list, description="ops of the model that give f32 instead of bf16, to keep the budget"
-    )
-    front: list[FrontPoint] = Field(
-        default_factory=list, description="plans that no other is as fast and as exact as; option `pareto`"
-    )
-
-
-class Summary(Record):
-    """Figures of the whole plan. A result that failed verification is never written."""
-
-    status: Literal["optimal", "feasible", "fallback"]
-    policy: str
-    opmodel: str
-    predicted_time_ns: Figure
-    predicted_low_ns: Figure | None = Field(
-        None, description="where the 80 % interval of the time begins; null: not told"
-    )
-    predicted_high_ns: Figure | None = Field(None, description="where it ends")
-    lower_bound_ns: Figure | None = None
-    gap: float | None = None
-    baselines: Baselines
-    limit: PhysicalLimit | None = Field(None, description="absent from documents of older versions")
-    time_by_class_ns: dict[str, Figure] = Field(default_factory=dict, description="predicted time by kind of op")
-    time_by_bound_ns: dict[str, Figure] = Field(default_factory=dict, description="predicted time by what limits it")
-    programs: Figure = Field(0, description="device programs launched, where the backend says")
-    traced_ns: Figure | None = Field(None, description="kernels and the gaps between them when run from a trace")
-    untraced_ns: Figure | None = Field(None, description="kernels, each no faster than the host dispatches one")
-    ops: Figure = Field(description="that run on the device")
-    ops_by_role: dict[str, Figure] = Field(default_factory=dict)
-    chains: Figure = Field(0, description="that did not fail")
-    chains_failed: Figure = 0
-    reshards: Figure = Field(description="copies from one L1 layout to another")
-    loads: Figure = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
-    spills: Figure = Field(description="copies from L1 to DRAM")
-    dram_read_bytes_total: Figure
-    dram_write_bytes_total: Figure
-    l1_peak_bytes: Figure = Field(description="per core, over the whole schedule")
-    l1_limit_bytes: Figure = Field(description="per core: what the allocator gives, times the usage cap")
-    dram_peak_bank_bytes: Figure | None = Field(
-        None, description="fullest DRAM bank at any step, while weights are prepared too; absent from older documents"
-    )
-    dram_bank_bytes: Figure | None = Field(None, description="what a DRAM bank of the board holds")
-    l1_weights_bytes: Figure = Field(0, description="per core: of weights kept in L1 between runs")
-    l1_weights_bytes_total: Figure = Field(0, description="size of the weights kept in L1 between runs")
-    l1_resident_fraction: float
-    rewritten: list[Rewritten] = Field(
-        default_factory=list, description="convolutions that no config runs, computed in another way"
-    )
-    fallbacks: list[Fallback] = Field(
-        default_factory=list, description="ops that no sharded config runs, or whose chain failed, by cause"
-    )
-    unsupported: list[Any]
-    numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
-    check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
-    precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
-    unjudged: str | None = Field(None, description="why the error budget could not be planned for; null: it could")
-    stopped: str | None = Field(None, description="why the run ended before it was through; null: it was")
-    warnings: list[str]
 
 
 class ResultModel(Record):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -39,9 +38,6 @@ class NumericRisk:
     """Id of the op at which it shows."""
     because: str
     """A sentence for a person, which names the op as its model does."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "op": self.op, "because": self.because}
 
 
 def numeric_risks(graph: Graph) -> tuple[NumericRisk, ...]:

@@ -232,7 +232,10 @@ def _rounded(lost: Mapping[str, float], whole_ns: int) -> tuple[Loss, ...]:
     ends = [round(end) for end in _running(lost[name] for name in names)]
     if ends:
         ends[-1] = whole_ns
-    found = [Loss(LossKind(name), end - start) for name, start, end in zip(names, [0, *ends], ends, strict=False)]
+    found = [
+        Loss(kind=LossKind(name).value, ns=end - start)
+        for name, start, end in zip(names, [0, *ends], ends, strict=False)
+    ]
     return tuple(sorted((loss for loss in found if loss.ns), key=lambda loss: (-loss.ns, loss.kind)))
 
 

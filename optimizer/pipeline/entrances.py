@@ -141,7 +141,7 @@ def _cut_short(result: OptimizedGraph, why: str) -> OptimizedGraph:
         found += ", without kernels of ours"
     if result.options.check is not None and summary.check is None:
         found += f"; it was not replayed on {result.options.check}"
-    return replace(result, priced=replace(summary, stopped=why, warnings=(found, *summary.warnings)))
+    return replace(result, priced=summary.model_copy(update={"stopped": why, "warnings": (found, *summary.warnings)}))
 
 
 def _effective(options: Options) -> Options:

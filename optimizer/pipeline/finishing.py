@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar, cast
 
 from optimizer.errors import InfeasibleError, VerificationError
 from optimizer.importers.passes import fed_inputs
@@ -27,7 +27,7 @@ from optimizer.limit.predictions import (
 from optimizer.opmodel.base import OpModel
 from optimizer.pipeline.work import Stage, Work
 from optimizer.result import OptimizedGraph, Role
-from optimizer.result.summary import Baselines, Summary
+from optimizer.result.summary import Baselines, NumericRisk, Status, Summary
 from optimizer.sharding.base import Plan
 from optimizer.verify import VerifyReport, verify
 
@@ -117,8 +117,14 @@ class Summarise(Stage):
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
         measured = () if work.values is None else work.values.warnings
         warnings = (*measured, *_unjudged(work), *warnings, *_of_inputs(work), *summary.warnings)
-        summary = replace(summary, rewritten=work.rewritten, warnings=warnings)
-        summary = replace(summary, precision=work.precision, unjudged=work.unjudged)
+        summary = summary.model_copy(
+            update={
+                "rewritten": work.rewritten,
+                "warnings": warnings,
+                "precision": work.precision,
+                "unjudged": work.unjudged,
+            }
+        )
         work.kept = work.result = replace(work.result, priced=summary)
 
 
@@ -139,7 +145,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
     bound = plan.lower_bound_ns
     proven = plan.status != "optimal" or reaches(bound, totals.time_ns)
     return Summary(
-        status=plan.status if proven else "feasible",
+        status=cast(Status, plan.status) if proven else "feasible",
         policy=options.policy,
         opmodel=options.opmodel,
         predicted_time_ns=totals.time_ns,
@@ -173,7 +179,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         fallbacks=plan.fallbacks,
         rewritten=(),
         unsupported=tuple((op.op, op.id) for op in result.graph.ops() if opdef(op.op).opaque),
-        numeric_risks=numeric_risks(result.graph),
+        numeric_risks=[NumericRisk(**asdict(risk)) for risk in numeric_risks(result.graph)],
         check=None,
         precision=None,
         unjudged=None,
@@ -197,7 +203,7 @@ def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int])
         dfsharding_ns=made.get("dfsharding_ns", dfsharding_ns),
         dram_read_bytes_total=dram.dram_read_bytes,
         dram_write_bytes_total=dram.dram_write_bytes,
-        others={name: ns for name, ns in made.items() if name not in ("dram_ns", "dfsharding_ns")},
+        **{name: ns for name, ns in made.items() if name not in ("dram_ns", "dfsharding_ns")},
     )
 
 

@@ -113,8 +113,14 @@ class Judge:
 def _measured(part: Part, found: Array, wanted: Array) -> MeasuredOutput:
     agreement, name = compare(found, wanted), part.before or part.value
     if not isfinite(agreement.as_pcc()):
-        return MeasuredOutput(name, part.text(), 0.0, None, None)
-    return MeasuredOutput(name, part.text(), agreement.as_pcc(), agreement.relative_error, agreement.ratio)
+        return MeasuredOutput(name=name, part=part.text(), pcc=0.0, relative_error=None, ratio=None)
+    return MeasuredOutput(
+        name=name,
+        part=part.text(),
+        pcc=agreement.as_pcc(),
+        relative_error=agreement.relative_error,
+        ratio=agreement.ratio,
+    )
 
 
 def _pcc(output: MeasuredOutput) -> float:

@@ -25,7 +25,7 @@ from optimizer.importers.passes.convolution_parts import (
 )
 from optimizer.importers.passes.convolution_ways import SplitChannels, UnfoldConvolution, Way
 from optimizer.ir.graph import Graph, Op, ValueKind
-from optimizer.result.summary import Rewrite
+from optimizer.result.summary import Rewritten
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
 
@@ -99,7 +99,7 @@ def _refused_convolutions(problem: PolicyInput) -> dict[str, str]:
     return found
 
 
-def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -> tuple[Graph, tuple[Rewrite, ...]]:
+def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -> tuple[Graph, tuple[Rewritten, ...]]:
     """A copy of the graph in which refused convolutions run in another way, and what was done.
 
     A convolution that no way helps stays as it is. Equal ones are done alike.
@@ -116,7 +116,7 @@ def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -
         if way is not None:
             step = way(op_id)
             step.apply(graph)
-            notes.append(Rewrite(op_id, step.name, why))
+            notes.append(Rewritten(op=op_id, way=step.name, because=why))
     return graph, tuple(notes)
 
 

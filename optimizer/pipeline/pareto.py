@@ -12,7 +12,7 @@ from optimizer.errors import TimeLimitError
 from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
 from optimizer.pipeline.judging import Judge
 from optimizer.pipeline.work import Stage, Work
-from optimizer.result.summary import FrontPoint
+from optimizer.result.summary import FrontPoint, Precision
 
 BUDGETS = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98, 0.95)
 """Correlations that a front asks for, besides the user's own."""
@@ -39,14 +39,14 @@ class ParetoFront(Stage):
         assert values is not None
         assert found is not None
         asked = None if found.given_up else self.least_pcc
-        points = [FrontPoint(asked, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))]
+        points = [_stated(asked, found, work)]
         if found.kept and not found.raised:
             judge = Judge(work.problem.graph, values, work.judged, work.clock)
             with suppress(TimeLimitError):  # the clock notes it, and the result says so
                 if not found.given_up:
                     points.append(_point(None, exact_work(work, self.again), judge))
                 points.extend(self._others(work, judge))
-        work.precision = replace(found, front=not_dominated(points))
+        work.precision = found.model_copy(update={"front": not_dominated(points)})
 
     def _others(self, work: Work, judge: Judge) -> Iterator[FrontPoint]:
         """The plans for the other budgets, with the sensitivities as the measured plan corrected them."""
@@ -73,5 +73,13 @@ def not_dominated(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
 
 
 def _point(least_pcc: float | None, work: Work, judge: Judge) -> FrontPoint:
-    found = measured(work, judge)
-    return FrontPoint(least_pcc, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))
+    return _stated(least_pcc, measured(work, judge), work)
+
+
+def _stated(least_pcc: float | None, found: Precision, work: Work) -> FrontPoint:
+    return FrontPoint(
+        least_pcc=least_pcc,
+        predicted_pcc=found.predicted_pcc,
+        measured_pcc=found.measured_pcc,
+        time_ns=plan_ns(work, work.plan),
+    )

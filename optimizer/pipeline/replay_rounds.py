@@ -20,7 +20,7 @@ from optimizer.opmodel.cached import CachedOpModel
 from optimizer.pipeline.refusals import Refusals
 from optimizer.pipeline.work import Stage, Work, run
 from optimizer.process import logs
-from optimizer.result.summary import Check, Repair
+from optimizer.result.summary import Check, Refused, Repair
 
 if TYPE_CHECKING:
     from optimizer.pipeline.replay import ReplayedStep, ReplayReport
@@ -58,7 +58,7 @@ class _Repairs:
         else:
             self.refusals.refuse_case(step.query, step.message)
         kind = "layout" if answer.valid or answer.kind is None else answer.kind.value
-        self.records.append(Repair(round_number, step.op, kind, step.message))
+        self.records.append(Repair(round=round_number, op=step.op, kind=kind, message=step.message))
         return True
 
 
@@ -121,7 +121,7 @@ class Replay(Stage):
         if replayed is None:
             return  # the clock notes it, and the result says so
         check = _check(replayed, work.judge, number, tuple(repairs.records), given_up)
-        work.result = replace(work.result, priced=replace(work.result.summary, check=check))
+        work.result = replace(work.result, priced=work.result.summary.model_copy(update={"check": check}))
 
     def _solve_again(self, work: Work) -> str | None:
         """Another result of the same model; why there is none, and the last one stays."""
@@ -144,7 +144,7 @@ def _check(
         ok=report.ok,
         rounds=rounds,
         ops=len(report.steps),
-        refused=tuple((step.op, step.message) for step in report.failures),
+        refused=[Refused(op=step.op, message=step.message) for step in report.failures],
         repaired=repaired,
         given_up=given_up,
         l1=report.l1_record(),

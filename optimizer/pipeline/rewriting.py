@@ -12,7 +12,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
-from optimizer.result.summary import Rewrite
+from optimizer.result.summary import Rewritten
 from optimizer.sharding.base import PolicyInput
 
 
@@ -38,7 +38,7 @@ class RewriteConvolutions(Stage):
             run(self.again, other)
             work.problem = other.problem
 
-    def rewrite(self, work: Work, refused: Mapping[str, str]) -> tuple[Graph, tuple[Rewrite, ...]]:
+    def rewrite(self, work: Work, refused: Mapping[str, str]) -> tuple[Graph, tuple[Rewritten, ...]]:
         """The imported graph with these convolutions (id -> why) in another way, and what was done."""
 
         def prepared(graph: Graph) -> PolicyInput:

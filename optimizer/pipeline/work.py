@@ -20,7 +20,7 @@ from optimizer.options import Options
 from optimizer.pipeline.clock import Clock
 from optimizer.pipeline.learned import Learned
 from optimizer.result import OptimizedGraph
-from optimizer.result.summary import Precision, Rewrite
+from optimizer.result.summary import Precision, Rewritten
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.legality import Legality
 from optimizer.values.given import GivenValues, ModelValues
@@ -74,7 +74,7 @@ class Work:
     legality: Legality = field(init=False)
     problem: PolicyInput = field(init=False)
     """The graph with everything that it may do: what a policy is given."""
-    rewritten: tuple[Rewrite, ...] = field(init=False)
+    rewritten: tuple[Rewritten, ...] = field(init=False)
     baseline: Totals = field(init=False)
     """The same graph with everything in DRAM."""
     plan: Plan = field(init=False)

@@ -126,8 +126,8 @@ class Reservation:
 class Statement:
     """What a document that was read back says of its plan. Nobody relies on it; `verify.figures` compares it."""
 
-    summary: Mapping[str, Any] = field(default_factory=dict)
-    """The `summary` object as it stands there; empty: it states no figures."""
+    summary: Summary | None = None
+    """As it stands there; None: it states no figures."""
     board: str | None = None
     """Its option `board`; None: it has none."""
     options: frozenset[str] = frozenset()
@@ -178,9 +178,8 @@ class OptimizedGraph:
 
     def summary_json(self) -> Mapping[str, Any]:
         """The `summary` object of the document: ours, or what a document that was read back states; else empty."""
-        if self.priced is not None:
-            return self.priced.to_json()
-        return {} if self.stated is None else self.stated.summary
+        stated = self.priced or (self.stated and self.stated.summary)
+        return stated.to_json() if stated else {}
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -1,40 +1,47 @@
 """`Summary`: the figures of a whole plan, which a person reads first and `graph.json` ends with.
 
-Bytes are totals over the chip unless the name says L1 or bank; times are predictions in nanoseconds.
+The models are the document's too: what has a default may be absent there. Bytes are totals over the chip unless the
+name says L1 or bank; times are predictions in nanoseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from optimizer.ir.numeric_risk import NumericRisk
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from optimizer.process.json_document import LARGEST_INTEGER, LARGEST_WHOLE
+
+Figure = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+"""Nanoseconds, bytes, or how many."""
+Flops = Annotated[int, Field(ge=0, le=LARGEST_WHOLE)]
+"""Many ops together may do more than the longest time has nanoseconds."""
+Difference = Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
+Measured = Annotated[float, PlainSerializer(lambda x: float(f"{x:.6g}"), return_type=float)]
+"""Written with six significant digits."""
 
 
-@dataclass(frozen=True)
-class Baselines:
-    """The same graph under simpler policies, priced by the same OpModel."""
+class Record(BaseModel):
+    """A part of a document; readers ignore what they do not know."""
 
-    dram_ns: int
-    """Predicted time with everything in DRAM."""
-    dfsharding_ns: int | None
-    """That of the policy `dfsharding`; None where nobody made its plan."""
-    dram_read_bytes_total: int
-    """What the plan in DRAM reads."""
-    dram_write_bytes_total: int
-    others: Mapping[str, int] = field(default_factory=dict)
-    """Further plans that the policy made: `<policy>_ns` -> predicted time."""
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, frozen=True)
 
-    def to_json(self) -> dict[str, int | None]:
-        return {
-            "dram_ns": self.dram_ns,
-            "dfsharding_ns": self.dfsharding_ns,
-            "dram_read_bytes_total": self.dram_read_bytes_total,
-            "dram_write_bytes_total": self.dram_write_bytes_total,
-            **self.others,
-        }
+    def to_json(self) -> dict[str, Any]:
+        """As the document has it, without the fields that one that was read back does not state."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Baselines(Record):
+    """The same graph under simpler policies, by the same OpModel; null: not computed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    dram_ns: Figure | None = None
+    dfsharding_ns: Figure | None = None
+    dram_read_bytes_total: Figure | None = None
+    dram_write_bytes_total: Figure | None = None
 
 
 class LossKind(StrEnum):
@@ -75,65 +82,44 @@ class LossKind(StrEnum):
     """Edges of images exchanged, and windows gathered for convolutions."""
 
 
-@dataclass(frozen=True)
-class Loss:
-    """Time beyond the physical limit for one reason."""
+class Loss(Record):
+    """Predicted time beyond the physical limit, for one reason."""
 
-    kind: LossKind
-    ns: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind.value, "ns": self.ns}
+    kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
+    ns: Difference
 
 
-@dataclass(frozen=True)
-class PhysicalLimit:
-    """The least that the model takes on the board in the plan's element types and fidelities, and how far the plan is
-    from it."""
+class PhysicalLimit(Record):
+    """The least that the model takes on the board in the plan's types and fidelities (docs/cost-model.md)."""
 
-    limit_ns: int
-    """The longer of the two below, rounded down: both at once."""
-    dram_ns: int
-    """Compulsory bytes at the best bandwidth that kernels reach."""
-    compute_ns: int
-    """Products of elements at the peak of all worker cores."""
-    compulsory_dram_bytes: int
-    """Weights that do not lie in L1 and inputs, read once, and outputs, written once."""
-    flops: int
-    """Of products of elements, 2 per multiply-add."""
-    of_limit: float
-    """The limit over the predicted time."""
-    losses: tuple[Loss, ...]
-    """Where the rest of the predicted time goes, largest first; they add up to it exactly."""
-
-    def to_json(self) -> dict[str, Any]:
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**plain, "losses": [loss.to_json() for loss in self.losses]}
+    limit_ns: Figure = Field(description="the longer of the next two, rounded down")
+    dram_ns: Figure = Field(description="compulsory bytes at the best bandwidth that kernels reach")
+    compute_ns: Figure = Field(description="products of elements at the peak of all worker cores")
+    compulsory_dram_bytes: Figure = Field(
+        description="weights that do not lie in L1 and inputs, read once, and outputs, written once"
+    )
+    flops: Flops = Field(description="of products of elements, 2 per multiply-add")
+    of_limit: float = Field(description="the limit over the predicted time")
+    losses: Sequence[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
 
 
-@dataclass(frozen=True)
-class Fallback:
-    """Ops that are not in L1 for one reason: no sharded config runs, or their chain failed."""
+class Fallback(Record):
+    """Ops that are not in L1 for one reason."""
 
     cause: str
-    ops: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"cause": self.cause, "ops": list(self.ops)}
+    ops: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Rewrite:
+class Rewritten(Record):
     """A convolution of the model that runs in another way, since no config runs it."""
 
     op: str
-    way: str
-    """Name of the pass that rewrote it."""
+    way: str = Field(
+        validation_alias="pass",
+        serialization_alias="pass",
+        description="the rewrite, or two of them, the second of the first one's parts (docs/graph-passes.md)",
+    )
     because: str
-    """What the OpModel says of the convolution as it was."""
-
-    def to_json(self) -> dict[str, str]:
-        return {"op": self.op, "pass": self.way, "because": self.because}
 
     @property
     def warning(self) -> str:
@@ -141,203 +127,143 @@ class Rewrite:
         return f"'{self.op}' runs in another way ({self.way}): {self.because}"
 
 
-@dataclass(frozen=True)
-class Repair:
-    """An op that a replay refused, and that was solved again."""
+class NumericRisk(Record):
+    """A pattern that bf16 cannot carry, at the op where it shows."""
 
-    round: int
-    op: str
     kind: str
-    """What was wrong: a kind of rejection, or `layout`."""
+    op: str
+    because: str
+
+
+class Refused(Record):
+    """An op that a replay refused in its last round."""
+
+    op: str
     message: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"round": self.round, "op": self.op, "kind": self.kind, "message": self.message}
+
+class Repair(Record):
+    """An op that a replay refused, and that was solved again; `kind` is that of the rejection, or `layout`."""
+
+    round: Figure
+    op: str
+    kind: str
+    message: str
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Record):
     """What the replay of the emitted program found, and what it led to (option `check`)."""
 
     opmodel: str
     """The backend that ran the program."""
     ok: bool
     """Whether it took the whole program in the last round."""
-    rounds: int
-    ops: int
+    rounds: Figure
+    ops: Figure
     """Ops of the program."""
-    refused: tuple[tuple[str, str], ...]
-    """(op, message) of what the last round still refused."""
-    repaired: tuple[Repair, ...]
+    refused: Sequence[Refused]
+    repaired: Sequence[Repair]
     given_up: str | None
     """Why no further round was tried; None where nothing was refused."""
-    l1: Mapping[str, Any]
+    l1: dict[str, Any] = Field(default_factory=dict)
     """Predicted against real peak L1 (`ReplayReport.l1_record`)."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "opmodel": self.opmodel,
-            "ok": self.ok,
-            "rounds": self.rounds,
-            "ops": self.ops,
-            "refused": [{"op": op, "message": message} for op, message in self.refused],
-            "repaired": [repair.to_json() for repair in self.repaired],
-            "given_up": self.given_up,
-            "l1": dict(self.l1),
-        }
 
-
-@dataclass(frozen=True)
-class MeasuredOutput:
-    """One output of a plan whose roundings were emulated, beside the model's in float64."""
+class MeasuredOutput(Record):
+    """One output with every rounding of the plan emulated, beside the model's in float64."""
 
     name: str
-    part: str
-    """What of it is judged by itself; empty: all of it."""
-    pcc: float
-    """0 where something in it is no number."""
-    relative_error: float | None
-    """L2 norm of the difference over that of the model's; None where something is no number."""
-    ratio: float | None
-    """Least-squares factor between the two, likewise."""
-
-    def to_json(self) -> dict[str, Any]:
-        figures = {name: getattr(self, name) for name in ("pcc", "relative_error", "ratio")}
-        shown = {name: None if figure is None else float(f"{figure:.6g}") for name, figure in figures.items()}
-        return {"name": self.name, "part": self.part, **shown}
+    part: str = Field(default="", description="what of it is judged by itself; empty: all of it")
+    pcc: Measured = Field(description="0 where something in it is no number")
+    relative_error: Measured | None
+    ratio: Measured | None = Field(description="least-squares factor between the two")
 
 
-@dataclass(frozen=True)
-class FrontPoint:
-    """One plan on the front of time and correlation (option `pareto`)."""
+class FrontPoint(Record):
+    """One plan on the front of time and correlation."""
 
-    least_pcc: float | None
-    """The budget that it was planned for; None: the plan in bf16."""
-    predicted_pcc: float
-    measured_pcc: float
-    time_ns: int
-    """Predicted."""
-
-    def to_json(self) -> dict[str, Any]:
-        rounded = {name: float(f"{getattr(self, name):.6g}") for name in ("predicted_pcc", "measured_pcc")}
-        return {"least_pcc": self.least_pcc, **rounded, "time_ns": self.time_ns}
+    least_pcc: float | None = Field(description="the budget that it was planned for; null: the plan in bf16")
+    predicted_pcc: Measured
+    measured_pcc: Measured
+    time_ns: Figure = Field(description="predicted")
 
 
-@dataclass(frozen=True)
-class Precision:
-    """What a plan within an error budget was expected to do to the outputs, and what it does (option `least_pcc`)."""
+class Precision(Record):
+    """What a plan within an error budget was expected to do to the outputs, and what it does."""
 
-    least_pcc: float
-    predicted_pcc: float
-    """By the sum of all ops' errors."""
-    measured_pcc: float
-    """Of the worst output, every rounding of the plan emulated."""
-    predicted_error: float
-    """Relative mean square of the error that the correlation stands for."""
-    measured_error: float
-    """Likewise, with a margin for other inputs where these are random (`optimizer.pipeline.judging`)."""
-    kept: bool
-    """Whether that error is within the budget."""
-    outputs: tuple[MeasuredOutput, ...]
-    rounds: int
-    """Plans that were searched for and measured."""
-    scale: float
-    """By how much measurement corrected the sensitivities."""
-    weights: str
-    """Those it was measured with: `given`, `model` or `random`."""
-    inputs: str
-    """`given` or `random`."""
-    samples: int
-    """How many inputs it was measured with; the figures are those of the worst."""
-    exact_ns: int
-    """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
-    given_up: bool
-    """Whether no plan in fewer bits kept the budget."""
-    raised: tuple[str, ...]
-    """Ops of the model that give f32 instead of bf16, as no plan in bf16 kept the budget."""
-    front: tuple[FrontPoint, ...]
-    """Plans that no other is as fast and as exact as, the fastest first; empty without the option `pareto`."""
-
-    def to_json(self) -> dict[str, Any]:
-        record = {f.name: getattr(self, f.name) for f in fields(self)}
-        rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float) and k != "least_pcc"}
-        outputs, front = [o.to_json() for o in self.outputs], [point.to_json() for point in self.front]
-        return {**record, **rounded, "outputs": outputs, "raised": list(self.raised), "front": front}
+    least_pcc: float = Field(description="the budget: correlation that every output keeps")
+    predicted_pcc: Measured = Field(description="by the sum of all ops' errors")
+    measured_pcc: Measured = Field(description="of the worst output, by emulation")
+    predicted_error: Measured = Field(description="relative mean square of the error that the correlation stands for")
+    measured_error: Measured = Field(description="likewise; where inputs are random with a margin for others")
+    kept: bool = Field(default=True, description="whether that error is within the budget")
+    outputs: Sequence[MeasuredOutput]
+    rounds: Figure = Field(description="plans that were searched for and measured")
+    scale: Measured = Field(description="by how much measurement corrected the sensitivities")
+    weights: str = Field(description="measured with: `given`, `model` or `random`")
+    inputs: str = Field(description="`given` or `random`")
+    samples: Figure = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
+    exact_ns: Figure = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
+    given_up: bool = Field(description="whether no plan in fewer bits kept the budget")
+    raised: Sequence[str] = Field(
+        default=(), description="ops of the model that give f32 instead of bf16, to keep the budget"
+    )
+    front: Sequence[FrontPoint] = Field(
+        default=(), description="plans that no other is as fast and as exact as; option `pareto`"
+    )
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One plan in figures. The order of the fields is that of the document."""
+Status = Literal["optimal", "feasible", "fallback"]
 
-    status: str
-    """`optimal`, `feasible` or `fallback`."""
+
+class Summary(Record):
+    """Figures of the whole plan. A result that failed verification is never written."""
+
+    status: Status
     policy: str
     opmodel: str
-    predicted_time_ns: int
-    predicted_low_ns: int | None
-    """Where the 80 % interval of that time begins; None where the backend does not say."""
-    predicted_high_ns: int | None
-    lower_bound_ns: int | None
-    """What the policy proved; None if it proves nothing."""
-    gap: float | None
-    """Share of the time that is not proven necessary."""
+    predicted_time_ns: Figure
+    predicted_low_ns: Figure | None = Field(
+        None, description="where the 80 % interval of the time begins; null: not told"
+    )
+    predicted_high_ns: Figure | None = Field(None, description="where it ends")
+    lower_bound_ns: Figure | None = Field(None, description="what the policy proved; null: it proves nothing")
+    gap: float | None = Field(None, description="share of the time that is not proven necessary")
     baselines: Baselines
-    limit: PhysicalLimit
-    ops: int
-    """Ops that run on the device."""
-    ops_by_role: Mapping[str, int]
-    time_by_class_ns: Mapping[str, int]
-    time_by_bound_ns: Mapping[str, int]
-    programs: int
-    """Device programs launched; 0 where the backend does not say."""
-    traced_ns: int | None
-    """Kernels and the gaps between them when replayed from a trace."""
-    untraced_ns: int | None
-    """Kernels, each no faster than the host dispatches one."""
-    chains: int
-    """Chains that did not fail."""
-    chains_failed: int
-    reshards: int
-    loads: int
-    spills: int
-    dram_read_bytes_total: int
-    dram_write_bytes_total: int
-    l1_peak_bytes: int
-    """Per core, over the whole schedule."""
-    l1_limit_bytes: int
-    """Per core: what the allocator gives, times the usage cap."""
-    dram_peak_bank_bytes: int
-    """In the fullest DRAM bank, while weights are prepared too."""
-    dram_bank_bytes: int
-    l1_weights_bytes: int
-    """Per core: weights kept in L1 between runs."""
-    l1_weights_bytes_total: int
-    l1_resident_fraction: float
-    """Share of the activation bytes that are produced in L1."""
-    fallbacks: tuple[Fallback, ...]
-    rewritten: tuple[Rewrite, ...]
-    unsupported: tuple[tuple[str, str], ...]
-    """(kind, id) of the ops that TTNN lacks."""
-    numeric_risks: tuple[NumericRisk, ...]
-    check: Check | None
-    """None unless a replay was asked for."""
-    precision: Precision | None
-    """None unless an error budget was given."""
-    unjudged: str | None
-    """Why no plan could be judged within the error budget, and this one has the model's own element types; None: one
-    was, or none was asked for."""
-    stopped: str | None
-    """Why the run ended before it was through; None: it was."""
-    warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The `summary` object of `graph.json`."""
-        return {f.name: _json(getattr(self, f.name)) for f in fields(self)}
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, Baselines | PhysicalLimit | Fallback | Rewrite | NumericRisk | Check | Precision):
-        return value.to_json()
-    if isinstance(value, Mapping):
-        return dict(value)
-    return [_json(item) for item in value] if isinstance(value, tuple) else value
+    limit: PhysicalLimit | None = Field(None, description="absent from documents of older versions")
+    ops: Figure = Field(description="that run on the device")
+    ops_by_role: Mapping[str, Figure] = Field(default_factory=dict)
+    time_by_class_ns: Mapping[str, Figure] = Field(default_factory=dict, description="predicted time by kind of op")
+    time_by_bound_ns: Mapping[str, Figure] = Field(default_factory=dict, description="predicted time by what limits it")
+    programs: Figure = Field(0, description="device programs launched, where the backend says")
+    traced_ns: Figure | None = Field(None, description="kernels and the gaps between them when run from a trace")
+    untraced_ns: Figure | None = Field(None, description="kernels, each no faster than the host dispatches one")
+    chains: Figure = Field(0, description="that did not fail")
+    chains_failed: Figure = 0
+    reshards: Figure = Field(description="copies from one L1 layout to another")
+    loads: Figure = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
+    spills: Figure = Field(description="copies from L1 to DRAM")
+    dram_read_bytes_total: Figure
+    dram_write_bytes_total: Figure
+    l1_peak_bytes: Figure = Field(description="per core, over the whole schedule")
+    l1_limit_bytes: Figure = Field(description="per core: what the allocator gives, times the usage cap")
+    dram_peak_bank_bytes: Figure | None = Field(
+        None, description="fullest DRAM bank at any step, while weights are prepared too; absent from older documents"
+    )
+    dram_bank_bytes: Figure | None = Field(None, description="what a DRAM bank of the board holds")
+    l1_weights_bytes: Figure = Field(0, description="per core: of weights kept in L1 between runs")
+    l1_weights_bytes_total: Figure = Field(0, description="size of the weights kept in L1 between runs")
+    l1_resident_fraction: float = Field(description="share of the activation bytes that are produced in L1")
+    fallbacks: Sequence[Fallback] = Field(
+        default=(), description="ops that no sharded config runs, or whose chain failed, by cause"
+    )
+    rewritten: Sequence[Rewritten] = Field(
+        default=(), description="convolutions that no config runs, computed in another way"
+    )
+    unsupported: Sequence[Any] = Field(description="[kind, id] of the ops that TTNN lacks")
+    numeric_risks: Sequence[NumericRisk] = Field(default=(), description="patterns that bf16 cannot carry, by op")
+    check: Check | None = Field(None, description="what the replay found, and what it led to; null: not asked")
+    precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
+    unjudged: str | None = Field(None, description="why the error budget could not be planned for; null: it could")
+    stopped: str | None = Field(None, description="why the run ended before it was through; null: it was")
+    warnings: Sequence[str]

@@ -40,7 +40,7 @@ def note_fallbacks(problem: PolicyInput, plan: Plan) -> Plan:
             cause = f"its chain is {NO_FASTER}"
         if cause is not None:
             found.setdefault(cause, []).append(op_id)
-    return replace(plan, fallbacks=tuple(Fallback(cause, tuple(ops)) for cause, ops in found.items()))
+    return replace(plan, fallbacks=tuple(Fallback(cause=cause, ops=ops) for cause, ops in found.items()))
 
 
 def _failed(plan: Plan) -> dict[str, str]:

@@ -203,7 +203,7 @@ def counts(stated: Stated) -> Iterator[Error]:
         **l1_weight_figures(result),
         "l1_resident_fraction": l1_resident_fraction(result),
         "unsupported": [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque],
-        "numeric_risks": [risk.to_json() for risk in numeric_risks(result.graph)],
+        "numeric_risks": [asdict(risk) for risk in numeric_risks(result.graph)],
     }
     yield from _differences(stated.summary, found, _SUMMARY)
     for warning in unpriced(result.graph):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def test_such_a_result_is_that_of_its_model(tmp_path: Path) -> None:
 def test_a_result_that_denies_it_is_found_out() -> None:
     source = spectrum()
     result = placed(source)
-    result.priced = replace(result.summary, rewritten=())
+    result.priced = result.summary.model_copy(update={"rewritten": ()})
 
     assert not check_record(result, model=source)["ok"]
 

@@ -62,13 +62,19 @@ def test_a_front_is_that_of_an_error_budget() -> None:
 
 
 def test_points_that_another_beats_are_left_out() -> None:
-    good, late, wrong = (FrontPoint(None, 1.0, pcc, ns) for pcc, ns in ((0.99, 10), (0.98, 12), (0.999, 20)))
+    good, late, wrong = (
+        FrontPoint(least_pcc=None, predicted_pcc=1.0, measured_pcc=pcc, time_ns=ns)
+        for pcc, ns in ((0.99, 10), (0.98, 12), (0.999, 20))
+    )
 
     assert not_dominated([wrong, late, good]) == (good, wrong)
 
 
 def test_a_plan_whose_outputs_have_nothing_in_common_with_the_model_is_a_point_like_any_other() -> None:
     """0 stands for outputs that are no numbers too."""
-    broken, sound = FrontPoint(0.95, 0.95, 0.0, 5), FrontPoint(0.99, 0.99, 0.99, 5)
+    broken, sound = (
+        FrontPoint(least_pcc=0.95, predicted_pcc=0.95, measured_pcc=0.0, time_ns=5),
+        FrontPoint(least_pcc=0.99, predicted_pcc=0.99, measured_pcc=0.99, time_ns=5),
+    )
 
     assert not_dominated([broken, sound]) == (sound,)

@@ -59,14 +59,14 @@ def test_results_of_every_policy_state_what_is_so(policy: str, tmp_path: Path) -
 def test_a_result_in_memory_is_checked_alike() -> None:
     result = planned()
     assert check_record(result)["ok"]
-    result.priced = replace(result.summary, predicted_time_ns=result.summary.predicted_time_ns + 1)
+    result.priced = result.summary.model_copy(update={"predicted_time_ns": result.summary.predicted_time_ns + 1})
     assert [error["op"] for error in check_record(result)["errors"]] == ["summary", "summary", "summary"]
 
 
 def test_a_limit_that_is_stated_wrong_is_seen() -> None:
     result = planned()
-    limit = replace(result.summary.limit, losses=result.summary.limit.losses[1:])
-    result.priced = replace(result.summary, limit=limit)
+    limit = result.summary.limit.model_copy(update={"losses": result.summary.limit.losses[1:]})
+    result.priced = result.summary.model_copy(update={"limit": limit})
     (error,) = check_record(result)["errors"]
     assert error["op"] == "summary"
     assert error["message"].startswith("states limit")
@@ -85,8 +85,8 @@ def test_another_backend_compares_no_times(monkeypatch: pytest.MonkeyPatch) -> N
     result = planned()
     bound, time_ns = result.summary.lower_bound_ns, result.summary.predicted_time_ns + 1
     result.options = replace(result.options, opmodel="ttmetal")
-    result.priced = replace(
-        result.summary, predicted_time_ns=time_ns, gap=1 - bound / time_ns, status="feasible", opmodel="ttmetal"
+    result.priced = result.summary.model_copy(
+        update={"predicted_time_ns": time_ns, "gap": 1 - bound / time_ns, "status": "feasible", "opmodel": "ttmetal"}
     )
     record = check_record(result, "analytical")
     assert record["errors"] == []

@@ -40,7 +40,7 @@ class MadeResult:
         chains = [ChainRecord(self.name(n), (), "failed", "none", self.name(n)) for n in range(2)]
         return OptimizedGraph(
             graph, layouts, records, DeviceSpec.preset("n150"), Options(), {"name": self.name(0)}, tuple(chains),
-            stated=Statement({}),
+            stated=Statement(),
         )  # fmt: skip
 
     def _reason(self, at: int) -> dict[str, object]:
