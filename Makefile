@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check types dead-code style format schema screenshots pins serve bench fuzz viewers check-long clean
+.PHONY: help setup demo quick test test-slow check types dead-code style format schema screenshots pins serve bench fuzz viewers check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -26,6 +26,9 @@ demo: $(READY) ## optimize ResNet-50 for an n150 and explain one of its convolut
 
 # Tests start some hundred processes: none may compile its imports again, whatever the machine is set to.
 TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(READY) ## about two minutes (LIMIT=120) of the tests nearest to what changed since HEAD (SINCE=REV)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m scripts.quick_tests --since $(or $(SINCE),HEAD) --seconds $(or $(LIMIT),120)
 
 test: $(READY) ## run the tests but for the slow part
 	$(TESTS)

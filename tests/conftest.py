@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from optimizer.opmodel.ttmetal import environment, simulator
+from tests import costs
 from tests.samples import PART, SOLVED_BEFORE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +31,8 @@ hypothesis.settings.load_profile("project")
 
 PARTS = pytest.StashKey[dict[str, int]]()
 """Of the tests collected: how many run here (`chosen`), are marked `slow` and `long`, and are `properties`."""
+SECONDS = pytest.StashKey[dict[str, float]]()
+"""What the tests of every file took."""
 PART_NAMES = {
     "quick": "tests without the slow part",
     "slow": "slow part",
@@ -51,6 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
     os.environ[PART] = config.getoption("part")
     config.stash[PARTS] = {}
+    config.stash[SECONDS] = {}
+    config.pluginmanager.register(Stopwatch(config.stash[SECONDS]))
+    for name, about in costs.markers().items():
+        config.addinivalue_line("markers", f"{name}: {about} (tests/costs.py)")
     if not hasattr(config, "workerinput"):
         os.environ[SOLVED_BEFORE] = tempfile.mkdtemp(prefix="ttopt-solved-")
 
@@ -59,6 +66,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """What workers shared goes with the process that started them."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop(SOLVED_BEFORE), ignore_errors=True)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks what the test costs."""
+    path = item.path.relative_to(ROOT).as_posix()
+    found = costs.of_test(path, costs.text_of(item.path), getattr(item, "fixturenames", ()))
+    for name in [cost.name for cost in found] or [costs.PURE]:
+        item.add_marker(name)
 
 
 @pytest.hookimpl(trylast=True)
@@ -86,10 +101,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(missing)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells the process that reports."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["parts"] = session.config.stash[PARTS]
+class Stopwatch:
+    """Adds up what the tests of every file take, in the process that reports."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds = seconds
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        path = report.nodeid.partition("::")[0]
+        self._seconds[path] = round(self._seconds.get(path, 0.0) + report.duration, 2)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A worker tells the process that reports, which keeps what whole files took."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["parts"] = config.stash[PARTS]
+    elif exitstatus == pytest.ExitCode.OK and config.cache is not None and _runs_whole_files(config):
+        kept = config.cache.get(costs.SECONDS_KEPT, {})
+        config.cache.set(costs.SECONDS_KEPT, costs.taken_together(kept, config.stash[SECONDS]))
+
+
+def _runs_whole_files(config: pytest.Config) -> bool:
+    chosen = config.option.keyword or config.option.markexpr or any("::" in word for word in config.args)
+    return config.getoption("part") == "quick" and not chosen
 
 
 @pytest.hookimpl(optionalhook=True)
