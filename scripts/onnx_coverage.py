@@ -57,8 +57,8 @@ def cases() -> Iterator[object]:
         sys.path.remove(str(TESTS))
 
 
-def typical_ops() -> dict[str, tuple[list[str], int]]:
-    """`[domain.]OpType` -> (ops of most of its cases, of those the fewest; number of cases)."""
+def typical_ops() -> dict[str, tuple[str, ...]]:
+    """`[domain.]OpType` -> ops of most of its cases, of those the fewest."""
     sys.path.insert(0, str(TESTS))
     from op_case import model_of  # type: ignore[import-not-found]
 
@@ -68,7 +68,7 @@ def typical_ops() -> dict[str, tuple[list[str], int]]:
         graph = load(model_of(case)[0].SerializeToString(), fuse=False).graph
         names = tuple(dict.fromkeys(op.op.removeprefix("ttnn.") for op in graph.run_ops()))
         found.setdefault(key, Counter())[names] += 1
-    return {key: (list(_typical(counts)), counts.total()) for key, counts in found.items()}
+    return {key: _typical(counts) for key, counts in found.items()}
 
 
 def _typical(counts: Counter[tuple[str, ...]]) -> tuple[str, ...]:
@@ -76,28 +76,42 @@ def _typical(counts: Counter[tuple[str, ...]]) -> tuple[str, ...]:
     return min(counts, key=lambda names: (not names, names == ("identity",), -counts[names], len(names), names))
 
 
-def row(key: str, imported: dict[str, tuple[list[str], int]]) -> str:
-    """One line of the table."""
+def outcome(key: str, imported: dict[str, tuple[str, ...]]) -> tuple[str, str]:
+    """How an op runs, and what it becomes or why it does not."""
     if key in REFUSED:
-        return f"| {key} | refused | {reason(key)}; with a constant condition If is folded |"
+        return "refused", f"{reason(key)}; with a constant condition If is folded"
     if key not in TABLE and key not in FOLDED:
-        return f"| {key} | host | {reason(key)} |"
-    names, count = imported.get(key, ([], 0))
-    if key not in FOLDED and not count:
-        return f"| {key} | mapped | no case: not among the opsets or domains that onnxruntime runs |"
+        return "host", reason(key)
+    if key not in FOLDED and key not in imported:
+        return "mapped", "no case: not among the opsets or domains that onnxruntime runs"
+    names = imported.get(key, ())
     if not names:
-        return f"| {key} | folded | known when the model is imported |"
+        return "folded", "known when the model is imported"
     core = [n for n in names if n not in SHAPES]
-    kind = "native" if len(core) <= 1 else "decomposed"
-    shown = ", ".join(f"`{n}`" for n in names)
-    return f"| {key} | {kind} | {shown} ({count} case{'s' if count > 1 else ''}) |"
+    if len(core) > 1:
+        return "decomposed", ", ".join(f"`{n}`" for n in names)
+    return "native", ", ".join(f"`{n}`" for n in core or names)
 
 
 def table() -> str:
+    """The native ops in two rows, the others in a row for all that become the same."""
     imported = typical_ops()
-    keys = sorted({*standard_ops(), *TABLE}, key=lambda k: ("." in k, k))
-    lines = ["| ONNX op | runs | as |", "|---|---|---|", *(row(key, imported) for key in keys)]
-    return "\n".join(lines) + "\n"
+    same_name, other_name = [], []
+    alike: dict[tuple[str, str], list[str]] = {}
+    for key in sorted({*standard_ops(), *TABLE}, key=lambda k: ("." in k, k)):
+        how, what = outcome(key, imported)
+        if how != "native":
+            alike.setdefault((how, what), []).append(key)
+        elif what.strip("`").replace("_", "") == key.lower():
+            same_name.append(key)
+        else:
+            other_name.append(f"{key}: {what}")
+    rows = [
+        ("native", ", ".join(same_name), "the op of that name"),
+        ("native", "; ".join(other_name), "the op behind the colon"),
+        *sorted((how, ", ".join(keys), what) for (how, what), keys in alike.items()),
+    ]
+    return "\n".join(["| run | ONNX ops | as |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
 def page_with(text: str, rows: str) -> str:

@@ -23,7 +23,7 @@ LONG, LONG_BOARDS = "clip_b32_dynamo20", {"": "n150", "_phone": "p150"}
 """A search that can be watched, and where it is not known yet."""
 PATIENCE_MS = 120_000
 PHONE = (360, 780)
-COLOURS = 256
+COLOURS, FREQUENT = 256, 192
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,16 @@ def take(page: Any, name: str) -> None:
 
 
 def few_colours(shown: npt.NDArray[np.uint8]) -> Image.Image:
-    """The picture in its most frequent colours, which stay as they are; others become the nearest of them."""
+    """The picture in its most frequent colours and those farthest from them; others become the nearest of these."""
     colours, at, counts = np.unique(shown.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    kept = colours[np.argsort(-counts, kind="stable")[:COLOURS]].astype(np.int32)
-    apart = ((colours.astype(np.int32)[:, None] - kept[None]) ** 2).sum(axis=2)
+    found = colours.astype(np.int32)
+    kept = list(np.argsort(-counts, kind="stable")[:FREQUENT])
+    apart = ((found[:, None] - found[kept][None]) ** 2).sum(axis=2)
+    for _ in range(min(COLOURS, len(found)) - len(kept)):
+        kept.append(apart.min(axis=1).argmax())
+        apart = np.c_[apart, ((found - found[kept[-1]]) ** 2).sum(axis=1)]
     made = Image.fromarray(apart.argmin(axis=1).astype(np.uint8)[at].reshape(shown.shape[:2]), "P")
-    made.putpalette(kept.astype(np.uint8).tobytes())
+    made.putpalette(colours[kept].tobytes())
     return made
 
 
