@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InfeasibleError, TtoptError
-from optimizer.kernels.tensix.cases import TileCase, case_program, compile_case, read_cases
 from optimizer.kernels.tensix.dialect import SPILL
 from optimizer.kernels.tensix.dst.dag import TileDag, renumbered, sub_dag, usable_forms
 from optimizer.kernels.tensix.dst.plan import Relief, one_stage_plans, plan_body
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.source.cases import TileCase, case_program, compile_case, read_cases
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.witness import Witnessed, witness
+from optimizer.kernels.tensix.witness.whole_tensors import Witnessed, witness
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "kernels" / "tensix"))

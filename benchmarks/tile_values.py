@@ -23,8 +23,8 @@ from optimizer.cli.tables import table
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.execution.launching import KernelDevice, launched
-from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.source.cases import case_program, read_cases
 from optimizer.opmodel.ttmetal import environment, simulator
 
 ROOT = Path(__file__).resolve().parent.parent

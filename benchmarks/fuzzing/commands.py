@@ -20,7 +20,7 @@ from pathlib import Path
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TimeLimitError, VerificationError
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
-from optimizer.kernels.tensix.text import parse as parse_program
+from optimizer.kernels.tensix.source.text import parse as parse_program
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "kernels"
 _INCLUDE = re.compile(r'#include (?:<cstdint>|"(?:api|internal)/[\w/]+\.h")', re.ASCII)

@@ -20,11 +20,11 @@ from fuzzing.document_mutations import (
     one_match,
 )
 from fuzzing.harness import Case
-from optimizer.kernels.tensix import text as tile_text
-from optimizer.kernels.tensix.cases import case_program
-from optimizer.kernels.tensix.cases import read_cases as read_tile_cases
 from optimizer.kernels.tensix.dialect import SPECS
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.source import text as tile_text
+from optimizer.kernels.tensix.source.cases import case_program
+from optimizer.kernels.tensix.source.cases import read_cases as read_tile_cases
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 

@@ -27,10 +27,10 @@ from optimizer.process.identifiers import FILE_NAMES, Identifiers
 from optimizer.process.work_limit import bounded
 
 if TYPE_CHECKING:
-    from optimizer.kernels.tensix.build import BuiltKernel
-    from optimizer.kernels.tensix.cases import TileCase
     from optimizer.kernels.tensix.ir import Op
+    from optimizer.kernels.tensix.launch import BuiltKernel
     from optimizer.kernels.tensix.pipeline import KernelOptions
+    from optimizer.kernels.tensix.source.cases import TileCase
 
 
 def add(commands: Commands) -> None:
@@ -132,7 +132,7 @@ def _document_limit(args: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def run_compile(args: argparse.Namespace) -> int:
-    from optimizer.kernels.tensix.cases import compile_case
+    from optimizer.kernels.tensix.source.cases import compile_case
 
     options = _options(args)
     failed = False
@@ -151,9 +151,9 @@ def run_compile(args: argparse.Namespace) -> int:
 
 
 def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
-    from optimizer.kernels.tensix.build import build
-    from optimizer.kernels.tensix.moved_places import check_places
-    from optimizer.kernels.tensix.program_record import program_record
+    from optimizer.kernels.tensix.emitted import program_record
+    from optimizer.kernels.tensix.launch import build
+    from optimizer.kernels.tensix.witness.transfers import check_places
 
     stages: dict[str, Op] = {}
     kernel = build(program, _options(args), stages.__setitem__)
@@ -164,9 +164,9 @@ def _compile_program(args: argparse.Namespace, folder: str, name: str, program: 
 
 def run_print(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.emit_cpp import emit_program
-    from optimizer.kernels.tensix.lifetimes import picture
+    from optimizer.kernels.tensix.emitted import picture
     from optimizer.kernels.tensix.pipeline import lower, passes
-    from optimizer.kernels.tensix.text import text_of
+    from optimizer.kernels.tensix.source.text import text_of
 
     options = _options(args)
     known = ("initial", *(p.name for p in passes(options)))
@@ -222,7 +222,7 @@ def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]
     options, seed = _options(args), _checked_seed(args)
     arguments = dict(_argument(text) for text in args.arguments)
     if args.device == "none":
-        from optimizer.kernels.tensix.witness import witness
+        from optimizer.kernels.tensix.witness.whole_tensors import witness
 
         yield lambda program: witness(program, options, seed, arguments=arguments).to_json()
         return
@@ -266,10 +266,10 @@ def _is_cases(path: Path) -> bool:
 
 def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
     """Id and program of each that was asked for."""
-    from optimizer.kernels.tensix.cases import case_program
-    from optimizer.kernels.tensix.python_file import read_kernels
-    from optimizer.kernels.tensix.source_rules import check_source
-    from optimizer.kernels.tensix.text import parse
+    from optimizer.kernels.tensix.source.cases import case_program
+    from optimizer.kernels.tensix.source.python_file import read_kernels
+    from optimizer.kernels.tensix.source.rules import check_source
+    from optimizer.kernels.tensix.source.text import parse
     from optimizer.process.json_document import read_text
 
     if _is_cases(args.source):
@@ -284,7 +284,7 @@ def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
-    from optimizer.kernels.tensix.cases import read_cases
+    from optimizer.kernels.tensix.source.cases import read_cases
     from optimizer.process.json_document import read
 
     cases = read_cases(read(args.source))

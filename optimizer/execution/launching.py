@@ -17,20 +17,18 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELDS, PROGRAM, kernel_files
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
-from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dst.schedule import Schedule
-from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.launch import Launch
+from optimizer.kernels.tensix.launch import BuiltKernel, Launch, build
 from optimizer.kernels.tensix.passes.assign_dst import Allocator
 from optimizer.kernels.tensix.passes.push_sections import Push
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import Array
-from optimizer.kernels.tensix.source_rules import MAX_INTEGER
-from optimizer.kernels.tensix.text import parse
-from optimizer.kernels.tensix.whole_tensors import WrittenTensor, executed, expected, inputs_of
-from optimizer.kernels.tensix.witness import differing
+from optimizer.kernels.tensix.source.rules import MAX_INTEGER
+from optimizer.kernels.tensix.source.text import parse
+from optimizer.kernels.tensix.witness.error_bound import FPU_SUM, TIMES_BOUND, times_bound
+from optimizer.kernels.tensix.witness.whole_tensors import WrittenTensor, differing, executed, expected, inputs_of
 from optimizer.opmodel.ttmetal.environment import cache_folder
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.opmodel.ttnn_calls.text import dtype_text, literal, memory_config_text
@@ -153,7 +151,7 @@ def compared(
     wanted = expected(kernel.program, launch, kernel.options, inputs, FPU_SUM, arguments)
     here = None
     if has_compiler():
-        here = executed(launch, kernel.lowered, kernel.sources, kernel.options, inputs, arguments)
+        here = executed(launch, kernel.lowered, kernel.sources, inputs, arguments)
     got = device.run(kernel, inputs, module, arguments)
     errors = [times_bound(got[name][w.written], w.exact[w.written], w.near[w.written]) for name, w in wanted.items()]
     return Launched(

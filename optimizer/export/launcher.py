@@ -11,10 +11,9 @@ import json
 from typing import Any
 
 from optimizer.export.ttnn_py.launching import argument_names, function_text, helpers_text, parameter_names
-from optimizer.kernels.tensix.build import BuiltKernel
 from optimizer.kernels.tensix.kernel_api import TTNN_VERSION
-from optimizer.kernels.tensix.launch import Launch, LaunchBuffer, LaunchTensor, LaunchThread
-from optimizer.kernels.tensix.text import text_of
+from optimizer.kernels.tensix.launch import BuiltKernel, Launch, LaunchBuffer, LaunchTensor, LaunchThread
+from optimizer.kernels.tensix.source.text import text_of
 from optimizer.process.identifiers import printable
 
 LAUNCHER, MANIFEST, PROGRAM = "launch.py", "manifest.json", "program.ttl"

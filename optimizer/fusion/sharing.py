@@ -17,8 +17,7 @@ from math import prod
 from optimizer.fusion.operations import is_matmul
 from optimizer.fusion.placement import Home, Kind, Operand, largest_divisor
 from optimizer.fusion.regions import Region, Scheme
-from optimizer.kernels.tensix.cross_core_rules import MAX_SEMAPHORES
-from optimizer.kernels.tensix.pipes import Pipe
+from optimizer.kernels.tensix.pipes import MAX_SEMAPHORES, Pipe
 from optimizer.layouts.memory_config import TensorMemoryLayout
 
 MOST_SHARED = (MAX_SEMAPHORES - 1) // 2

@@ -144,17 +144,17 @@ def test_a_block_beyond_its_tensor_is_no_kernel(tmp_path: Path, capsys: pytest.C
 def test_the_seed_is_that_of_the_inputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from optimizer.kernels.tensix import witness
+    from optimizer.kernels.tensix.witness import whole_tensors
 
     drawn: list[float] = []
-    inputs = witness.inputs_of
+    inputs = whole_tensors.inputs_of
 
     def record(*arguments: Any) -> Any:
         found = inputs(*arguments)
         drawn.append(float(next(iter(found.values()))[0, 0]))
         return found
 
-    monkeypatch.setattr(witness, "inputs_of", record)
+    monkeypatch.setattr(whole_tensors, "inputs_of", record)
     path = str(written(tmp_path, case()))
     for seed in ("0", "1", "1"):
         printed(capsys, "run", path, "--seed", seed)

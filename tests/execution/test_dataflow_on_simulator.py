@@ -7,7 +7,7 @@ import pytest
 
 from optimizer.device import DeviceSpec
 from optimizer.execution.launching import KernelDevice, launched
-from optimizer.kernels.tensix.build import build
+from optimizer.kernels.tensix.launch import build
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from tests.kernels.tensix.test_dataflow import PATTERNS, product, whole
 

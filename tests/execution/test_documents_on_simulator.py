@@ -11,7 +11,7 @@ from optimizer.execution.launching import KernelDevice, launched
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions
-from optimizer.kernels.tensix.text import parse
+from optimizer.kernels.tensix.source.text import parse
 from tests.kernels.tensix import test_documents_compute_operations as operations
 from tests.kernels.tensix import test_documents_multitile as multitile
 from tests.kernels.tensix import test_language_page as language

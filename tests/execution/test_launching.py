@@ -19,11 +19,11 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.execution import launching
 from optimizer.execution.launching import KernelDevice, launched, read_kernel
-from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.launch import build
 from optimizer.kernels.tensix.pipeline import KernelOptions
-from optimizer.kernels.tensix.text import parse, text_of
-from optimizer.kernels.tensix.whole_tensors import inputs_of
+from optimizer.kernels.tensix.source.text import parse, text_of
+from optimizer.kernels.tensix.witness.whole_tensors import inputs_of
 from tests.kernels.tensix.sample_kernels import ROWS, add_2x2
 
 N150 = DeviceSpec.preset("n150")

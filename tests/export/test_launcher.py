@@ -12,10 +12,10 @@ from test_tensor_backed_buffers import program as backed
 
 from optimizer.device import DeviceSpec
 from optimizer.export.launcher import kernel_files, manifest
-from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.launch import build
 from optimizer.kernels.tensix.pipeline import KernelOptions
-from optimizer.kernels.tensix.text import parse
+from optimizer.kernels.tensix.source.text import parse
 from tests.kernels.tensix.sample_kernels import add_2x2
 
 LOOPED = Path("fixtures/kernels/looped.ttl")

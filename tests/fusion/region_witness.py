@@ -20,17 +20,17 @@ from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.placement import Home, Kind, Operand
 from optimizer.fusion.regions import Region
 from optimizer.ir.vocabulary import COPY
-from optimizer.kernels.tensix.arguments import cores_of
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Place, cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.error_bound import EVALUATION, FLOAT64, Bounded, bounds
-from optimizer.kernels.tensix.executor.execute import execute, execute_grid
+from optimizer.kernels.tensix.executor.execute import Execution, compiled
 from optimizer.kernels.tensix.index_expr import const
-from optimizer.kernels.tensix.interpreter import run_blocks
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import rounded
 from optimizer.kernels.tensix.types import TILE
-from optimizer.kernels.tensix.witness import differing
+from optimizer.kernels.tensix.witness.error_bound import EVALUATION, FLOAT64, Bounded, bounds
+from optimizer.kernels.tensix.witness.interpreter import run_blocks
+from optimizer.kernels.tensix.witness.whole_tensors import differing
 from optimizer.layouts.memory_config import TensorMemoryLayout
 
 Array = NDArray[np.float32]
@@ -94,6 +94,12 @@ def shrunk(region: Region, grid: tuple[int, int], shard: tuple[int, int]) -> Reg
     )
 
 
+def executed(program: Op, tensors: Mapping[str, Array], cores: Sequence[Place]) -> Execution:
+    """The C++ of a lowered program under g++, on these cores at once."""
+    with compiled(program, emit_program(program)) as run:
+        return run(tensors, cores, NO_ARGUMENTS)
+
+
 def run_region(
     region: Region, core: tuple[int, int], seed: int = 0, between: tuple[float, float] = POSITIVE
 ) -> RegionRun:
@@ -106,10 +112,7 @@ def run_region(
     program = lowered(program_of(region), BOARD)
     cores = cores_of(program) if region.scheme.multicast else (core,)
     tensors = {f"x{k}": _on(cores, given[o.value], o, region) for k, o in enumerate(region.inputs)}
-    if region.scheme.multicast:
-        run = execute_grid(program, emit_program(program), tensors)
-    else:
-        run = execute(program, emit_program(program), tensors, core=core)
+    run = executed(program, tensors, cores)
     interpreted = _interpreted(region, core, given)
     found = _compared(interpreted, _near(region, core, given), _parts(region, core, exact))
     differ = 0

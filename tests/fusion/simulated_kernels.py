@@ -28,7 +28,7 @@ from optimizer.fusion.regions import Region
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, ValueKind
 from optimizer.ir.vocabulary import COPY
-from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
+from optimizer.kernels.tensix.witness.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.ttmetal.execution import ExecutionSession

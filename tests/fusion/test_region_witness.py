@@ -16,10 +16,10 @@ from optimizer.fusion.lowering import program_of
 from optimizer.fusion.regions import Region, Scheme
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.error_bound import bounds
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op, Value, attributes, rewrite, substitute
 from optimizer.kernels.tensix.rounding import rounded
+from optimizer.kernels.tensix.witness.error_bound import bounds
 from optimizer.layouts.tiling import TILE
 
 BF16, F32 = DType.BF16, DType.F32
@@ -163,14 +163,14 @@ def test_a_bias_that_is_one_off_is_seen(dtype: DType, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("bits", [0, 1])
 def test_one_bit_in_the_cpp_is_seen(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the core wrote, one element one unit further: far within what roundings allow."""
-    region, execute = region_of("normed", F32), region_witness.execute
+    region, executed = region_of("normed", F32), region_witness.executed
 
     def changed(*args: object, **named: object) -> object:
-        run = execute(*args, **named)
+        run = executed(*args, **named)
         run.tensors["y0"].view(np.uint32)[3, 5] += bits
         return run
 
-    monkeypatch.setattr(region_witness, "execute", changed)
+    monkeypatch.setattr(region_witness, "executed", changed)
     assert run_region(region, (0, 0)).mismatches == bits
 
 

@@ -15,7 +15,7 @@ from simulated_kernels import cases, faults, judge, kinds, pieces
 from optimizer.fusion.finding import find_regions
 from optimizer.fusion.judged import unjudged
 from optimizer.fusion.operations import FUSED_OPS
-from optimizer.kernels.tensix.error_bound import TIMES_BOUND
+from optimizer.kernels.tensix.witness.error_bound import TIMES_BOUND
 from optimizer.opmodel.ttmetal import environment
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.kernel_api import declared_in
@@ -42,31 +45,12 @@ _FIXED = frozenset(
     reconfig_data_format pack_reconfig_data_format pack_tile""")
 )
 """What emitted files use besides the functions of `tile_ops`; macros in small letters."""
-HELPERS = {
-    "on_core": """\
-// An address in the L1 of a core, by the core's place in the grid.
-inline uint64_t on_core(uint32_t x, uint32_t y, uint32_t address) {
-    return get_noc_addr(worker_logical_col_to_virtual_col[x], worker_logical_row_to_virtual_row[y], address);
-}
-""",
-    "on_cores": """\
-// The same for a rectangle, last row and column included. A NoC goes through it in its own direction.
-inline uint64_t on_cores(uint32_t x0, uint32_t y0, uint32_t x1, uint32_t y1, uint32_t address) {
-    const uint32_t left = worker_logical_col_to_virtual_col[x0], right = worker_logical_col_to_virtual_col[x1];
-    const uint32_t top = worker_logical_row_to_virtual_row[y0], bottom = worker_logical_row_to_virtual_row[y1];
-    if (noc_index == 0) {
-        return get_noc_multicast_addr(left, top, right, bottom, address);
+HELPERS: Mapping[str, str] = MappingProxyType(
+    {
+        str(re.findall(r"(\w+)\(", text)[0]): text
+        for text in re.split(r"(?<=}\n)\n", (files(__package__) / "cross_core.hpp").read_text(encoding="utf-8"))
     }
-    return get_noc_multicast_addr(right, bottom, left, top, address);
-}
-""",
-    "semaphore_word": """\
-// A semaphore of this core.
-inline volatile tt_l1_ptr uint32_t* semaphore_word(uint32_t id) {
-    return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(id));
-}
-""",
-}
+)
 """Functions that kernels which reach other cores define, by name."""
 _CROSS_CORE = frozenset(
     _words("""noc_async_write noc_async_write_multicast noc_async_write_multicast_loopback_src noc_async_atomic_barrier
@@ -173,7 +157,7 @@ def relation(text: object) -> str:
 
 
 def tokens(text: object) -> str:
-    """An argument that a pass of ours wrote: names, numbers, operators and `#k`, and nothing else."""
+    """An argument that one of our passes wrote: names, numbers, operators and `#k`, and nothing else."""
     if not isinstance(text, str) or _TOKENS.fullmatch(text) is None:
         raise StateError(f"{text!r} is no argument of a call")
     return text

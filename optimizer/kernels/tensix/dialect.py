@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import (
     BlockType,
@@ -158,3 +159,13 @@ def spec_of(name: str) -> OpSpec:
     operands = None if tile else (value,) * op.arity
     numbers: dict[str, type] = dict.fromkeys(op.attrs, float)
     return OpSpec(operands, (value,), numbers, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE)
+
+
+def is_block_op(op: Op) -> bool:
+    """Whether an op works on whole blocks, element by element or otherwise."""
+    return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
+
+
+def stores_sum(op: Op) -> bool:
+    """Whether an op adds to what its room holds: a block per round of the loop around it."""
+    return op.name == "ttl.store" and bool(op.attr("accumulate", False))

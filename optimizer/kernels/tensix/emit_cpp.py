@@ -146,7 +146,7 @@ class _Thread:
             yield ""
 
     def _helpers(self) -> Iterator[str]:
-        """Functions of ours that the thread calls."""
+        """Our functions that the thread calls."""
         arguments = [a for op in walk(self.op) if op.name.startswith(CALL_PREFIX) for a in op.strings("args")]
         for name, text in cpp_text.HELPERS.items():
             if any(f"{name}(" in a for a in arguments):

@@ -5,6 +5,7 @@ Spelled as MLIR's affine maps: `(d0, d1) -> (d0 * 2 + d1, d1 floordiv 4)`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from optimizer.errors import StateError
 
 Kind = Literal["dim", "const", "add", "mul", "floordiv", "mod"]
-_BINARY = {"add": "+", "mul": "*", "floordiv": "floordiv", "mod": "mod"}
+_SIGNS = {"add": "+", "mul": "*", "floordiv": "floordiv", "mod": "mod"}
+_OPERATORS = {"add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +81,17 @@ class IndexExpr:
         return np.broadcast_to(self._value(dims), shape)
 
     def _value(self, dims: Sequence[Any]) -> Any:
-        match self.kind:
-            case "dim":
-                return dims[self.value]
-            case "const":
-                return self.value
-        a, b = (arg._value(dims) for arg in self.args)
-        match self.kind:
-            case "add":
-                return a + b
-            case "mul":
-                return a * b
-            case "floordiv":
-                return a // b
-            case _:
-                return a % b
+        if not self.args:
+            return dims[self.value] if self.kind == "dim" else self.value
+        return _OPERATORS[self.kind](*(arg._value(dims) for arg in self.args))
 
     def substitute(self, dims: Sequence[IndexExpr]) -> IndexExpr:
         """The expression with other expressions for its dimensions."""
-        match self.kind:
-            case "dim":
-                return dims[self.value]
-            case "const":
-                return self
-            case "add":
-                return self.args[0].substitute(dims) + self.args[1].substitute(dims)
-        inner, constant = self.args[0].substitute(dims), self.args[1].value
-        match self.kind:
-            case "mul":
-                return inner * constant
-            case "floordiv":
-                return inner // constant
-            case _:
-                return inner % constant
+        if not self.args:
+            return dims[self.value] if self.kind == "dim" else self
+        first, second = (arg.substitute(dims) for arg in self.args)
+        made: IndexExpr = _OPERATORS[self.kind](first, second if self.kind == "add" else second.value)
+        return made
 
     def dims(self) -> frozenset[int]:
         """Dimensions that occur."""
@@ -121,12 +101,11 @@ class IndexExpr:
 
     def text(self, names: Sequence[str] | None = None, divide: str = "floordiv", remainder: str = "mod") -> str:
         """`d0 * 2 + d1`; with other names for dimensions and operators, C++."""
-        match self.kind:
-            case "dim":
-                return f"d{self.value}" if names is None else names[self.value]
-            case "const":
-                return str(self.value)
-        sign = {"floordiv": divide, "mod": remainder}.get(self.kind, _BINARY[self.kind])
+        if self.kind == "dim":
+            return f"d{self.value}" if names is None else names[self.value]
+        if self.kind == "const":
+            return str(self.value)
+        sign = {"floordiv": divide, "mod": remainder}.get(self.kind, _SIGNS[self.kind])
         left, right = (arg.text(names, divide, remainder) for arg in self.args)
         if self.kind != "add" and self.args[0].args:
             left = f"({left})"

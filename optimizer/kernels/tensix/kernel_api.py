@@ -1,13 +1,13 @@
 """The kernel API that kernels are written for: ttnn 0.81.1's, headers `ttnn/tt_metal/hw/inc/api`.
 
-`executor/kernel_api.tsv` is an excerpt of what they declare: the functions that kernels of ours call, none of them
+`executor/kernel_api.tsv` is an excerpt of what they declare: the functions that our kernels call, none of them
 deprecated. `tests/kernels/tensix/test_real_headers.py` compares it, and all kernels, with the headers themselves.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -19,11 +19,16 @@ _ALWAYS = ("cb_api.h", "reg_api.h")
 
 
 @cache
-def declared_in() -> dict[str, str]:
-    """Function -> header below `api/compute` that declares it; of the functions that kernels of ours call."""
+def declarations() -> tuple[Mapping[str, str], ...]:
+    """The functions that our kernels call, in the order of the headers: `name`, `args`, `template` and `header`."""
     text = (files("optimizer.kernels.tensix.executor") / "kernel_api.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines(), delimiter="\t")
-    return {row["name"]: row["header"].removeprefix("compute/") for row in rows}
+    return tuple(csv.DictReader(text.splitlines(), delimiter="\t"))
+
+
+@cache
+def declared_in() -> dict[str, str]:
+    """Function -> header below `api/compute` that declares it."""
+    return {row["name"]: row["header"].removeprefix("compute/") for row in declarations()}
 
 
 def compute_headers(called: Collection[str]) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""What the host hands to the device with a kernel's C++, as data: the one description that manifests, launchers and the
-programs with fused kernels are written from.
+"""A program compiled, and what the host hands to the device with its C++, as data: the one description that manifests,
+launchers and the programs with fused kernels are written from.
 
 The files that run on a core are the same on all of them: a core finds its tiles from its coordinates, and what else it
 has to know is a run-time argument. Compile-time arguments are where the tensors' pages lie (`TensorAccessorArgs`),
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from optimizer.device import DeviceSpec
 from optimizer.errors import LimitError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import backing
 from optimizer.kernels.tensix.compute_config import ComputeConfig, compute_config
-from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
+from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program, runtime_args, semaphores
 from optimizer.kernels.tensix.grid import hardware_grid
 from optimizer.kernels.tensix.ir import Op, walk
+from optimizer.kernels.tensix.pipeline import KernelOptions, Observer, lower
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 from optimizer.layouts.memory_config import DRAM_TILE, CoreRange, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
@@ -163,12 +165,12 @@ def _cores(program: Op, board: DeviceSpec) -> CoreRange:
 def _tensors(program: Op, grid_yx: tuple[int, int], board: DeviceSpec) -> list[LaunchTensor]:
     """Every argument that a thread moves or a circular buffer lies in, inputs first."""
     ops = list(walk(program))
-    backing = {op.string("tensor"): op.result.name for op in ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")}
+    backed = {tensor: cb for cb, tensor in backing(program).items()}
     pushed = _pushed_by_compute(program)
     read = {op.operands[0].name for op in ops if op.name == "ttl.copy_in"}
     written = {op.operands[1].name for op in ops if op.name == "ttl.copy_out"}
-    read |= {tensor for tensor, cb in backing.items() if cb not in pushed}
-    written |= {tensor for tensor, cb in backing.items() if cb in pushed}
+    read |= {tensor for tensor, cb in backed.items() if cb not in pushed}
+    written |= {tensor for tensor, cb in backed.items() if cb in pushed}
     found = []
     for v in program.body.args:
         if v.name not in read | written:
@@ -176,7 +178,7 @@ def _tensors(program: Op, grid_yx: tuple[int, int], board: DeviceSpec) -> list[L
         tensor = v.typed(TensorType)
         rows, columns = (n * TILE for n in tensor.shape)
         layout, shape = DRAM_TILE, (rows, columns)
-        if v.name in backing:
+        if v.name in backed:
             shape = (rows * grid_yx[0], columns * grid_yx[1])
             layout = sharded_layout(shape, TensorMemoryLayout.BLOCK_SHARDED, grid_yx, board)
         found.append(LaunchTensor(v.name, shape, tensor.dtype, layout, v.name in written, v.name in read))
@@ -197,3 +199,25 @@ def _buffers(lowered: Op) -> tuple[LaunchBuffer, ...]:
             tensor = op.string("tensor") if op.has_attr("tensor") else None
             found.append(LaunchBuffer(op.integer("index"), cb.dtype, cb.block.tiles * cb.block_count, tensor))
     return tuple(found)
+
+
+# -- a program compiled -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class BuiltKernel:
+    """One program and everything that was made of it."""
+
+    program: Op
+    """As given."""
+    options: KernelOptions
+    lowered: Op
+    """As calls of the kernel API."""
+    sources: tuple[KernelSource, ...]
+    launch: Launch
+
+
+def build(program: Op, options: KernelOptions, observe: Observer | None = None) -> BuiltKernel:
+    """Compile a program. GraphError, LimitError or InfeasibleError if that cannot be, or the board has no such grid."""
+    lowered = lower(program, options, observe)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, options.board)
+    return BuiltKernel(program, options, lowered, sources, launch)

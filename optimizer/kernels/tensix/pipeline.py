@@ -6,7 +6,7 @@ block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores ->
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import get_args
@@ -14,30 +14,26 @@ from typing import get_args
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.tensix.buffers import available_l1, check_l1
+from optimizer.kernels.tensix.dialect import is_block_op
 from optimizer.kernels.tensix.dst.schedule import Schedule
-from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
 from optimizer.kernels.tensix.passes.assign_dst import Allocator, assign_dst
 from optimizer.kernels.tensix.passes.block_products import block_products
-from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_compute, is_block_op
+from optimizer.kernels.tensix.passes.broadcasts import join_broadcasts, split_broadcasts, spread_rows
+from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_compute, inline_regions
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import convert_to_ttkernel
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
 from optimizer.kernels.tensix.passes.fuse_siblings import fuse_siblings
-from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
-from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_pipes import lower_pipes
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
-from optimizer.kernels.tensix.passes.place_results import place_results, store_values
-from optimizer.kernels.tensix.passes.place_sums import place_sums
+from optimizer.kernels.tensix.passes.place_results import place_results, place_sums, store_values
 from optimizer.kernels.tensix.passes.plain_conditions import plain_conditions
 from optimizer.kernels.tensix.passes.push_sections import Push, push_sections
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
-from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
-from optimizer.kernels.tensix.passes.spread_rows import spread_rows
-from optimizer.kernels.tensix.source_rules import check_source
+from optimizer.kernels.tensix.source.rules import check_source
 from optimizer.kernels.tensix.verify import check
 from optimizer.options import Options
 from optimizer.process.work_limit import bounded, spend
@@ -79,20 +75,22 @@ class KernelOptions:
 
     def available_l1(self, program: Op) -> int:
         """Bytes that the circular buffers of a core may take."""
-        return available_l1(program, self.l1_bytes, self.board.cb_limit_bytes)
+        return available_l1(self.stated(program), self.board.cb_limit_bytes)
+
+    def stated(self, program: Op) -> Op:
+        """The program with what is chosen here as if it said so itself."""
+        chosen = {"dst_capacity": self.capacity, "l1_bytes": self.l1_bytes}
+        return program.with_attrs(**{name: number for name, number in chosen.items() if number is not None})
 
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    capacity, allocator, schedule = options.capacity, options.allocator, options.schedule
-    siblings = partial(fuse_siblings, capacity=capacity, allocator=allocator, schedule=schedule)
+    siblings = partial(fuse_siblings, allocator=options.allocator, schedule=options.schedule)
     dst = partial(
         assign_dst,
-        capacity=capacity,
-        allocator=allocator,
-        l1_bytes=options.l1_bytes,
+        allocator=options.allocator,
         board_l1_bytes=options.board.cb_limit_bytes,
-        schedule=schedule,
+        schedule=options.schedule,
     )
     return (
         Pass("fold-grid", fold_grid),
@@ -128,8 +126,8 @@ def lower(
     into L1; it is verified before the first pass and after the last one; with
     `verify_passes` after every one, so that the pass that broke it is named. LimitError, too, if that takes more than
     `MAX_STEPS`."""
+    program = options.stated(program)
     check_source(program)
-    check(program)
     name = program.string("sym_name")
     with bounded("compiling it", MAX_STEPS, name, ("fewer ops in a thread", "several kernels", "--no-fuse")):
         return _lowered(program, options, observe or _ignore, verify_passes)
@@ -153,24 +151,12 @@ def _lowered(program: Op, options: KernelOptions, observe: Observer, verify_pass
     return program
 
 
-def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
-    """C++ of every thread."""
-    return emit_program(lower(program, options))
-
-
-def round_trips(program: Op, options: KernelOptions) -> int:
-    """Blocks that a lowered program hands from one compute to another through a circular buffer in L1."""
-    found: dict[str, int] = {}
-
-    def count(name: str, stage: Op) -> None:
-        found[name] = sum(op.name == "ttl.cb_wait" for thread in stage.body.ops for op in walk(thread))
-
-    lower(program, options, count)
-    return found["place-results"] - found["initial"]
-
-
-def round_trips_saved(program: Op, options: KernelOptions) -> int:
-    """Round trips through L1 that fusion saves: results that block ops read, less those that still go through L1."""
-    blocks = [op for op in walk(inline_regions(program)) if is_block_op(op)]
+def round_trips_saved(stages: Mapping[str, Op]) -> int:
+    """Round trips through L1 that fusion saves: results that block ops read, less those that still go through L1 from
+    one compute to another."""
+    blocks = [op for op in walk(inline_regions(stages["initial"])) if is_block_op(op)]
     read = {v.name for op in blocks for v in op.operands}
-    return sum(op.result.name in read for op in blocks) - round_trips(program, options)
+    before, after = (
+        sum(op.name == "ttl.cb_wait" for op in walk(stages[name])) for name in ("initial", "place-results")
+    )
+    return sum(op.result.name in read for op in blocks) - (after - before)

@@ -18,6 +18,10 @@ from optimizer.kernels.tensix.ir import Op
 Core = tuple[int, ...]
 """Coordinates in the grid."""
 Kind = Literal["unicast", "multicast", "loopback"]
+MAX_SEMAPHORES = 16
+"""Of a program, those of its pipes included (tt-metal `NUM_SEMAPHORES`)."""
+MAX_CORES = 1024
+"""Of a grid whose cores reach each other: more than any chip has."""
 _ORDER: tuple[Kind, ...] = ("unicast", "multicast", "loopback")
 
 

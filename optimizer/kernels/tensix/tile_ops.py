@@ -316,3 +316,5 @@ TILE_OPS: Mapping[str, TileOp] = MappingProxyType(
     {op.name: op for op in (*_UNARY, *_BINARY, *_SOURCES, *_ACCUMULATING)}
 )
 """By name, as in `ttl.tile_<name>` and, on blocks, `ttl.<name>`."""
+SUMS = frozenset(op.name for op in _ACCUMULATING if op.initial == 0)
+"""Ops that add to what their slot of DST holds."""

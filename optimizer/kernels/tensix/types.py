@@ -77,43 +77,31 @@ class TensorType(_Tiles):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexType:
+class _Plain:
+    """A type without parameters, by its name in small letters."""
+
+    def __str__(self) -> str:
+        return type(self).__name__.removesuffix("Type").lower()
+
+
+class IndexType(_Plain):
     """A number known to the kernel: a loop counter, a coordinate, a tile's position."""
 
-    def __str__(self) -> str:
-        return "index"
 
-
-@dataclass(frozen=True, slots=True)
-class TransferType:
+class TransferType(_Plain):
     """A transfer under way, until it is waited for."""
 
-    def __str__(self) -> str:
-        return "transfer"
 
-
-@dataclass(frozen=True, slots=True)
-class SemaphoreType:
+class SemaphoreType(_Plain):
     """A number in the L1 of every core, which all cores can set, add to and wait for."""
 
-    def __str__(self) -> str:
-        return "semaphore"
 
-
-@dataclass(frozen=True, slots=True)
-class PipeType:
+class PipeType(_Plain):
     """A way for blocks from one core to one core, or to all cores of a rectangle."""
 
-    def __str__(self) -> str:
-        return "pipe"
 
-
-@dataclass(frozen=True, slots=True)
-class PipeNetType:
+class PipeNetType(_Plain):
     """Pipes that blocks of one circular buffer go through."""
-
-    def __str__(self) -> str:
-        return "pipenet"
 
 
 Type = (

@@ -8,8 +8,8 @@ from sample_kernels import one_block
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import ttl
-from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.source.cases import case_program, read_cases
 from optimizer.kernels.tensix.tile_forms import Form, Place
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.ttl import Block

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optimizer.kernels.tensix import dataflow as flow
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ttl import dataflow as flow
 
 CORES = 4
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from optimizer.errors import FormatError, UnknownNameError
-from optimizer.kernels.tensix.cases import TileCase, case_program, compile_case, read_cases
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.pipeline import KernelOptions
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.source.cases import TileCase, case_program, compile_case, read_cases
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 
 DOCUMENT = json.loads(Path("fixtures/kernels/tile_cases.json").read_text(encoding="utf-8"))
 CASES = [pytest.param(c, r["expect"], id=c.id) for c, r in zip(read_cases(DOCUMENT), DOCUMENT["cases"], strict=True)]

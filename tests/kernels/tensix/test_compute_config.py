@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from optimizer.errors import GraphError, LimitError
-from optimizer.kernels.tensix.cases import compile_case, read_cases
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.source.cases import compile_case, read_cases
 from tests.kernels.tensix.sample_kernels import add_2x2
 
 

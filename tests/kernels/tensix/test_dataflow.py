@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_core import compile_program, execute_grid
 
 from fixtures.kernels.matmul_multicast import matmul
 from optimizer.errors import OptionError, StateError, VerificationError
-from optimizer.kernels.tensix import dataflow as flow
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.arguments import Arguments, core_arguments, cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.executor.execute import compiled, execute_grid, has_compiler
+from optimizer.kernels.tensix.executor.execute import compiled, has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.source.text import parse, text_of
+from optimizer.kernels.tensix.ttl import dataflow as flow
 from optimizer.kernels.tensix.types import TensorType
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 from tests.kernels.tensix.pipe_kernels import CORES, all_to_all, around, gather, in_turn, planes, ring
 
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")

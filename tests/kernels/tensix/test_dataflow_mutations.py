@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from one_core import execute_grid
 
 from optimizer.errors import VerificationError
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
-from optimizer.kernels.tensix.executor.execute import execute_grid, has_compiler
+from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import lower
 from tests.kernels.tensix.pipe_kernels import in_turn, ring

@@ -16,10 +16,10 @@ from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.index_expr import IndexMap
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
-from optimizer.kernels.tensix.reference import evaluate
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.source.text import parse, text_of
 from optimizer.kernels.tensix.types import CircularBufferType
-from optimizer.kernels.tensix.witness import Witnessed, witness
+from optimizer.kernels.tensix.witness.reference import evaluate
+from optimizer.kernels.tensix.witness.whole_tensors import Witnessed, witness
 
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 

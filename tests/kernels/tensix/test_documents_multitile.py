@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 import pytest
+from one_core import compile_program, execute
 
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.executor.execute import execute, has_compiler
+from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.index_expr import IndexMap
 from optimizer.kernels.tensix.ir import Op, walk
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.ttl import Program, copy, make_circular_buffer_like
 
 

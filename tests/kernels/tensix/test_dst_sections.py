@@ -9,7 +9,7 @@ from test_grid_and_regions import PROGRAM
 from optimizer.errors import GraphError
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.source.text import parse, text_of
 from optimizer.kernels.tensix.verify import check, verify
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_lowering import records
 
-from optimizer.kernels.tensix.cases import TileCase, case_program, compile_case, read_cases
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.pipeline import KernelOptions
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.source.cases import TileCase, case_program, compile_case, read_cases
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 from tests.samples import examples
 
 DOCUMENT = json.loads(Path("fixtures/kernels/tile_cases.json").read_text(encoding="utf-8"))

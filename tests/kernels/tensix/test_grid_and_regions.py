@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from one_core import compile_program, execute
 from sample_kernels import one_block
 
 from optimizer.errors import OptionError, StateError
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.executor.execute import execute, has_compiler
+from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.grid import core, core_linear, grid_size
 from optimizer.kernels.tensix.index_expr import dim
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.source.text import parse, text_of
 from optimizer.kernels.tensix.verify import verify
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from optimizer.kernels.tensix import ttl
-from optimizer.kernels.tensix.expressions import MOST_PRODUCTS
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower, passes
-from optimizer.kernels.tensix.reference import evaluate
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.source.text import parse, text_of
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.ttl.expressions import MOST_PRODUCTS
+from optimizer.kernels.tensix.witness.reference import evaluate
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 
 PAGE = "docs/tile-language.md"
 

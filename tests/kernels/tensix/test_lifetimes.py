@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from optimizer.kernels.tensix.cases import TileCase, case_program, read_cases
+from optimizer.kernels.tensix.emitted import lifetimes_of, picture
 from optimizer.kernels.tensix.ir import Op, walk
-from optimizer.kernels.tensix.lifetimes import lifetimes_of, picture
 from optimizer.kernels.tensix.passes.assign_dst import Allocator
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.source.cases import TileCase, case_program, read_cases
 
 CASES = {c.id: c for c in read_cases(json.loads(Path("fixtures/kernels/tile_cases.json").read_text(encoding="utf-8")))}
 EXAMPLE_6 = """\

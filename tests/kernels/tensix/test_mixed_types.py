@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_core import compile_program, execute
 from sample_kernels import kernel_around
 
 from optimizer.errors import GraphError, InfeasibleError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import ttl
-from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.emitted import read_short
-from optimizer.kernels.tensix.executor.execute import execute, has_compiler
+from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
+from optimizer.kernels.tensix.source.cases import case_program, read_cases
 from optimizer.kernels.tensix.ttl import Block
-from optimizer.kernels.tensix.witness import witness
+from optimizer.kernels.tensix.witness.whole_tensors import witness
 from tests.samples import examples
 
 BF16, F32, BFP8, BFP4 = DType.BF16, DType.F32, DType.BFP8_B, DType.BFP4_B

@@ -12,14 +12,14 @@ from pathlib import Path
 import every_form
 import pytest
 import real_headers
+from one_core import compile_program
 from real_headers import ARCHITECTURES, PROCESSORS, Processor
 from sample_kernels import ROWS
 
-from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import compile_program
-from optimizer.kernels.tensix.text import parse
+from optimizer.kernels.tensix.source.cases import case_program, read_cases
+from optimizer.kernels.tensix.source.text import parse
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kernels"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from one_core import execute
 
 from optimizer.errors import GraphError
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.executor.execute import execute, has_compiler
+from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
-from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.source.text import parse, text_of
 from optimizer.kernels.tensix.verify import check
 
 PROGRAM = """

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from one_core import execute, run
 from sample_kernels import one_block
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.executor.execute import execute, has_compiler
-from optimizer.kernels.tensix.executor.header import signature, signatures
-from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
-from optimizer.kernels.tensix.interpreter import run
+from optimizer.kernels.tensix.executor.execute import has_compiler
+from optimizer.kernels.tensix.executor.header import WHOLE_TILE, by_element, signature, signatures
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.source.cases import case_program, read_cases
 from optimizer.kernels.tensix.tile_forms import Form, Place
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.ttl import Block, block_op
-from optimizer.kernels.tensix.witness import differing
+from optimizer.kernels.tensix.witness.whole_tensors import differing
 
 FORMS = [pytest.param(op, form, id=f"{op.name}-{n}") for op in TILE_OPS.values() for n, form in enumerate(op.forms)]
 
@@ -42,7 +41,7 @@ def test_forms_place_every_operand_and_name_what_they_overwrite(op: TileOp, form
 
 def test_every_op_has_a_meaning_in_cpp_of_its_own() -> None:
     special = {name for name, op in TILE_OPS.items() if op.accumulates}
-    assert set(TILE_OPS) == set(ELEMENTWISE) | set(WHOLE_TILE) | special
+    assert set(TILE_OPS) == set(by_element()) | set(WHOLE_TILE) | special
 
 
 def test_the_excerpt_of_the_api_holds_only_what_is_called() -> None:
@@ -57,7 +56,7 @@ EXTREMES = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1e-40, -1e-40, 1e38, -1e38, 88.8, -104.0],
     np.float32,
 )
-BY_ELEMENT = sorted(set(ELEMENTWISE) - {"copy", "copy_dst", "fill", "typecast"})
+BY_ELEMENT = sorted(set(by_element()) - {"copy", "copy_dst", "fill", "typecast"})
 PER_KERNEL = 28
 """Ops whose results have a circular buffer each, beside three operands, of 32."""
 

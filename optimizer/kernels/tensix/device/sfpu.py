@@ -1,4 +1,4 @@
-"""The vector unit (SFPU): how its float32 results are stored, and how near its functions come.
+"""The vector unit (SFPU): how its float32 results are stored.
 
 It computes in float32, and what it stores in a DST of 16 bits it cuts off. Most kernels of tt-metal therefore round a
 result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
@@ -7,8 +7,6 @@ result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -55,49 +53,3 @@ def stored(values: Array, wide: bool, nearest: bool, signless: bool) -> Array:
     if wide:
         return values
     return round_bf16(values) if nearest else truncated(values)
-
-
-@dataclass(frozen=True)
-class Approximation:
-    """How far a function may be from its exact value, rounded as its kernel rounds: units in the last place of what DST
-    holds, of 16 and of 32 bits, and beside these an absolute error. Operands are up to 8 in magnitude."""
-
-    narrow: float
-    wide: float
-    absolute: float = 0.0
-
-
-EXACT = Approximation(0.0, 0.0)
-_NEAR = Approximation(2, 4)
-APPROXIMATE: Mapping[str, Approximation] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "recip", "sigmoid", "silu",
-                "tanh", "softsign", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
-                "atanh", "div", "atan2",
-            ),
-            _NEAR,
-        ),
-        "pow": Approximation(4, 8),
-        "logaddexp": Approximation(32, 128),
-        "hardsigmoid": Approximation(2, 32),
-        "elu": Approximation(2, 16),
-        "erf": Approximation(2, 4, 3.5e-3),
-        "erfc": Approximation(2, 4, 1e-4),
-        "gelu": Approximation(2, 4, 5e-7),
-        "gelu_tanh": Approximation(2, 4, 2e-7),
-        "fmod": Approximation(2, 4, 3e-7),
-        "remainder": Approximation(2, 4, 3e-7),
-        "xlogy": Approximation(4, 16, 8 * 4.5e-4),
-    }
-)  # fmt: skip
-"""Ops that tt-metal's kernels approximate, within what was measured on ttsim 1.10.0; all others are exact."""
-_ON_BLACKHOLE = {"erfc": Approximation(2, 2**16, 1e-4), "gelu": Approximation(2, 4, 6e-7)}
-"""What comes less near there: `erfc` divides by the hardware's reciprocal of 7 bits as it is."""
-
-
-def approximation(name: str, arch: str) -> Approximation:
-    """How near an op comes on a chip."""
-    stated = APPROXIMATE.get(name, EXACT)
-    return _ON_BLACKHOLE.get(name, stated) if arch == "blackhole" else stated

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from optimizer.kernels.tensix.dst.cost import InitKey, init_key
 from optimizer.kernels.tensix.dst.dag import TileDag
-from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, bits
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.process.work_limit import spend

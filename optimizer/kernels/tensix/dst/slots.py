@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from optimizer.errors import StateError
+from optimizer.kernels.tensix.dst.cost import InitKey, init_key
 from optimizer.kernels.tensix.dst.dag import TileDag
-from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.live_sets import LiveSets, Step, form_of
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.regalloc.intervals import LiveInterval

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from optimizer.kernels.tensix.dst.cost import COPY, PACK, load_cycles, op_cycles
+from optimizer.kernels.tensix.dst.cost import COPY, PACK, InitKey, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, sub_dag, usable_forms
-from optimizer.kernels.tensix.dst.inits import InitKey
 from optimizer.kernels.tensix.dst.live_sets import Step, form_of
 from optimizer.kernels.tensix.dst.schedule import (
     STATE_LIMIT,

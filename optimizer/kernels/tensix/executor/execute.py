@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from optimizer.errors import VerificationError
-from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, core_arguments, cores_of
+from optimizer.kernels.tensix.arguments import Arguments, Place, core_arguments
+from optimizer.kernels.tensix.buffers import backing
 from optimizer.kernels.tensix.device.values import Units
 from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
 from optimizer.kernels.tensix.executor.header import header
@@ -49,51 +50,23 @@ def has_compiler() -> bool:
     return shutil.which(COMPILER) is not None
 
 
-def execute(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    tensors: Mapping[str, Array],
-    capacity: int | None = None,
-    core: Place = (0, 0),
-    arguments: Arguments = NO_ARGUMENTS,
-    chip: str | None = None,
-) -> Execution:
-    """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
-
-    `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
-    Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones. `chip`: values
-    are what the units of this architecture make of them (`device.hpp`); None: every result is rounded once.
-    VerificationError with the core's message if anything goes wrong, the compiler's included.
-    """
-    with compiled(program, kernels, capacity, chip) as run:
-        return run(tensors, (core,), arguments)
-
-
-def execute_grid(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    tensors: Mapping[str, Array],
-    arguments: Arguments = NO_ARGUMENTS,
-    capacity: int | None = None,
-    chip: str | None = None,
-) -> Execution:
-    """The same on all cores of the program's grid at once; shards of a tensor are one below the other, core by core."""
-    with compiled(program, kernels, capacity, chip) as run:
-        return run(tensors, cores_of(program), arguments)
-
-
 Run = Callable[[Mapping[str, Array], Sequence[Place], Arguments], Execution]
-"""A run of a compiled kernel on these tensors, on these cores at once. Of a tensor that a circular buffer lies in it
-takes and gives the shards of the cores, one below the other."""
+"""A run of a compiled kernel on tensors, on the cores at these (x, y) at once, with run-time arguments.
+
+Tensors: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero. Of
+one that a circular buffer lies in they are the shards of the cores, one below the other.
+"""
 
 
 @contextmanager
-def compiled(
-    program: Op, kernels: Sequence[KernelSource], capacity: int | None = None, chip: str | None = None
-) -> Iterator[Run]:
-    """As `execute`, for run after run, until the block ends."""
+def compiled(program: Op, kernels: Sequence[KernelSource], chip: str | None = None) -> Iterator[Run]:
+    """Run the kernels of a program lowered to TTKernel calls, again and again until the block ends.
+
+    `chip`: values are what the units of this architecture make of them (`device.hpp`); None: every result is rounded
+    once. VerificationError with the core's message if anything goes wrong, the compiler's included.
+    """
     wide = bool(program.attr("fp32_dest_acc_en", False))
-    slots = capacity_of(program, capacity)
+    slots = capacity_of(program)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
         first = next(_RUNS) == 0
@@ -201,8 +174,7 @@ def _cpp(flag: bool) -> str:
 
 def _held(program: Op, cores: int) -> dict[str, tuple[int, int]]:
     """Tiles of every argument: of one that a circular buffer lies in, of the shards of so many cores."""
-    binds = (op for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor"))
-    backed = {op.string("tensor") for op in binds}
+    backed = backing(program).values()
     shapes = {v.name: v.typed(TensorType).shape for v in program.body.args}
     return {name: (rows * cores if name in backed else rows, columns) for name, (rows, columns) in shapes.items()}
 

@@ -3,7 +3,7 @@
 // Bodies are in the .cpp files beside the headers: compiled once (runtime.cpp), they are not again with every kernel.
 #pragma once
 #include <initializer_list>
-#include "noc.hpp"
+#include "api_common.hpp"
 
 namespace tensix {
 

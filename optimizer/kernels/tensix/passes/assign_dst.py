@@ -45,28 +45,19 @@ def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
     return 16 // (1 if dst_full_sync_en else 2) // (2 if fp32_dest_acc_en else 1)
 
 
-def capacity_of(program: Op, chosen: int | None = None) -> int:
-    """Slots that a program has: as chosen, as it says (`dst_capacity`), or what its configuration leaves."""
+def capacity_of(program: Op) -> int:
+    """Slots that a program has: as it says (`dst_capacity`), or what its configuration leaves."""
     wide, full = bool(program.attr("fp32_dest_acc_en", False)), bool(program.attr("dst_full_sync_en", False))
-    return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
+    return program.integer("dst_capacity", dst_capacity(wide, full))
 
 
-def assign_dst(
-    program: Op,
-    capacity: int | None,
-    allocator: Allocator,
-    l1_bytes: int | None,
-    board_l1_bytes: int,
-    schedule: Schedule | None = None,
-) -> Op:
-    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None, or as
-    the board has (`capacity_of`, `available_l1`). Where nobody says how much L1 there is, buffers that find no room are
-    made as small as they can be."""
+def assign_dst(program: Op, allocator: Allocator, board_l1_bytes: int, schedule: Schedule | None = None) -> Op:
+    """Every `ttl.compute`, within as many slots and bytes of L1 as the program says or the board has (`capacity_of`,
+    `available_l1`). Where the program does not say how much L1 there is, buffers that find no room are made as small as
+    they can be."""
     names = Names(program)
-    l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
-    free = free_l1(program, available_l1(program, l1_bytes, board_l1_bytes))
-    room = _Room(capacity_of(program, capacity), free, l1_is_limit)
-
+    free = free_l1(program, available_l1(program, board_l1_bytes))
+    room = _Room(capacity_of(program), free, l1_is_limit=program.has_attr("l1_bytes"))
     order = schedule or DEFAULT_SCHEDULES[allocator]
 
     def change(op: Op) -> tuple[Op, ...]:

@@ -11,15 +11,20 @@
 
 The first two dimensions are the result's rows and columns of tiles; matmuls and reductions add those they sum over.
 What nobody reads is left out; an operand that is given twice becomes one argument.
+
+Before that `inline_regions` dissolves `ttl.compute_region`: its ops join the thread, its arguments become the blocks
+that it was given; and `ttl.block_compute`, which has no arguments. The region states what stays in DST; `fuse_computes`
+fuses whatever can be, so that nothing is lost. For the same reason markers of DST registers (`ttl.require_dst`,
+`ttl.acquire_dst`, `ttl.release_dst`) go: liveness is computed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import BLOCK_COMPUTE, BLOCK_PREFIX, DST_MARKERS, TILE_PREFIX, is_block_op
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, substitute, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
 
@@ -46,11 +51,6 @@ def convert_to_compute(program: Op) -> Op:
         return (_compute(op, names),) if op.result.name in read else ()
 
     return rewrite(program, change)[0]
-
-
-def is_block_op(op: Op) -> bool:
-    """Whether an op works on whole blocks, element by element or otherwise."""
-    return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
 
 
 def accumulates(op: Op) -> bool:
@@ -128,3 +128,25 @@ def _reduction(axis: str, shape: tuple[int, int]) -> LoopNest:
     rank = len(bounds)
     kinds = (PARALLEL, PARALLEL) + (REDUCTION,) * (rank - 2)
     return LoopNest(bounds, kinds, (IndexMap(rank, operand), IndexMap(rank, (const(0), const(0)))))
+
+
+# -- regions ----------------------------------------------------------------------------------------------
+def inline_regions(program: Op) -> Op:
+    """Every `ttl.compute_region` and `ttl.block_compute`."""
+    known: dict[str, Value] = {}
+
+    def change(op: Op) -> tuple[Op, ...]:
+        op = substitute(op, known)
+        if op.name in DST_MARKERS:
+            return ()
+        if op.name == BLOCK_COMPUTE:
+            return op.body.ops
+        if op.name != "ttl.compute_region":
+            return (op,)
+        region = op.body
+        inner = dict(zip((v.name for v in region.args), op.operands, strict=True))
+        ops = tuple(substitute(o, inner) for o in region.ops)
+        known.update(zip((v.name for v in op.results), ops[-1].operands, strict=True))
+        return ops[:-1]
+
+    return rewrite(program, change)[0]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import buffers_of
 from optimizer.kernels.tensix.cpp_text import float_bits, floating, reciprocal
 from optimizer.kernels.tensix.dialect import L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
@@ -35,11 +36,9 @@ _BY_NUMBER = {number: dtype for dtype, number in FORMAT_NUMBERS.items()}
 
 def convert_to_ttkernel(program: Op) -> Op:
     """All threads."""
-    waits = [op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve")]
-    buffers = {op.result.name: op.operands[0] for op in waits}
-    in_parts = frozenset(op.result.name for op in waits if op.has_attr("parts"))
+    in_parts = frozenset(op.result.name for op in walk(program) if op.name == "ttl.cb_wait" and op.has_attr("parts"))
     dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-    return rewrite(program, _Calls(Names(program), buffers, in_parts, dst).change)[0]
+    return rewrite(program, _Calls(Names(program), buffers_of(program), in_parts, dst).change)[0]
 
 
 class _Calls:

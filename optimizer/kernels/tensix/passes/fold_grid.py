@@ -25,7 +25,7 @@ from optimizer.kernels.tensix.grid import (
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite
 from optimizer.kernels.tensix.pipes import Pipe, pipe_of, ranges_of
-from optimizer.kernels.tensix.placement_rules import block_factors
+from optimizer.kernels.tensix.source.placement_rules import block_factors
 from optimizer.kernels.tensix.types import IndexType
 
 

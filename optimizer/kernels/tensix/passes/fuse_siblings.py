@@ -41,9 +41,9 @@ _Pair = tuple[tuple[Value, ...], tuple[Value, ...]]
 """Results of two computes."""
 
 
-def fuse_siblings(program: Op, capacity: int | None, allocator: Allocator, schedule: Schedule | None = None) -> Op:
+def fuse_siblings(program: Op, allocator: Allocator, schedule: Schedule | None = None) -> Op:
     """Every compute thread and loop."""
-    prices = _Prices(capacity_of(program, capacity), allocator, schedule or DEFAULT_SCHEDULES[allocator])
+    prices = _Prices(capacity_of(program), allocator, schedule or DEFAULT_SCHEDULES[allocator])
     names = Names(program)
 
     def change(ops: tuple[Op, ...]) -> tuple[Op, ...]:

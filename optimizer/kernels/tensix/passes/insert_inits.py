@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import buffers_of
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_forms import Form, Place, Unit
@@ -74,12 +75,6 @@ def is_math(op: Op) -> bool:
 def blocks_of(op: Op) -> tuple[Value, ...]:
     """Blocks that an op on DST reads."""
     return tuple(v for v in op.operands if isinstance(v.type, BlockType))
-
-
-def buffers_of(thread: Op) -> dict[str, Value]:
-    """Circular buffers of the blocks that a thread takes, by the block's name."""
-    takes = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
-    return {op.result.name: op.operands[0] for op in takes}
 
 
 def _same(a: Op | None, b: Op) -> bool:

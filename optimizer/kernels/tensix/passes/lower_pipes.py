@@ -20,12 +20,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.cross_core_rules import MAX_CORES, MAX_SEMAPHORES
 from optimizer.kernels.tensix.dialect import BOTH, COMPUTE, IF_DST, IF_SRC, PIPE, PIPE_NET, SEMAPHORE
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes, walk
 from optimizer.kernels.tensix.passes.noc_calls import Word, add_on, barrier, call, set_on, set_on_all, set_own, wait
-from optimizer.kernels.tensix.pipes import Pipe, PipeNet, nets_of, ranges_of, sites
+from optimizer.kernels.tensix.pipes import MAX_CORES, MAX_SEMAPHORES, Pipe, PipeNet, nets_of, ranges_of, sites
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, SemaphoreType
 
 

@@ -5,6 +5,11 @@ after it, waited for at once, popped after its last reader, and then free for an
 the round trip through L1 that fusion saves. A tile that is spilled within a compute gets a buffer of one section's
 tiles, and one more for a shorter last section, so that pushes never straddle the end of a buffer.
 Afterwards computes have no results but the blocks they write as further operands, and no `ttl.store` is left.
+
+Sums over the rounds of a loop are kept in DST where they fit, else the packer adds to L1 (`place_sums`). A compute adds
+in DST if it is the loop's only one, is a sum itself (a matmul, a row of sums), has all its tiles in one section, and
+gives sums only: then the section begins before the loop and is packed after it. Otherwise each round packs its block,
+and from the second round on the packer adds to what lies there.
 """
 
 from __future__ import annotations
@@ -14,12 +19,13 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.dialect import SPILL, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import SPILL, TILE_PREFIX, stores_sum
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.passes import rewrite_bodies
+from optimizer.kernels.tensix.passes.assign_dst import parallel_tiles
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, compute
-from optimizer.kernels.tensix.sums import accumulates
+from optimizer.kernels.tensix.tile_ops import SUMS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 
@@ -88,7 +94,7 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
     for op in ops:
         if op.name == "ttl.store":
             stores.setdefault(op.operands[0].name, []).append(op.operands[1])
-    sums = frozenset(op.operands[1].name for op in ops if accumulates(op))
+    sums = frozenset(op.operands[1].name for op in ops if stores_sum(op))
     last = {v.name: n for n, op in enumerate(ops) if op.name == "ttl.compute" for v in op.operands}
     pops: dict[int, list[Value]] = {}
     known: dict[str, Value] = {}
@@ -165,3 +171,29 @@ def _with_targets(
     body = (*op.body.ops[:-1], Op("ttl.yield", tuple(packed)))
     placed = replace(op, operands=(*inputs, *targets), results=()).with_body(body)
     return before, placed.with_attrs(indexing_maps=(*op.maps, *(identity for _ in targets))), after
+
+
+# -- place sums -------------------------------------------------------------------------------------------
+def place_sums(program: Op) -> Op:
+    """Every loop of the compute threads: `sum_in` of a compute with `sums` is `dst` or `l1`."""
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != "ttl.for":
+            return (op,)
+        computes = [inner for inner in walk(op) if inner.name == "ttl.compute"]
+        alone = len(computes) == 1 and computes[0] in op.body.ops and _stays(computes[0])
+        where = "dst" if alone else "l1"
+        body = (
+            o.with_attrs(sum_in=where) if o.name == "ttl.compute" and o.has_attr("sums") else o for o in op.body.ops
+        )
+        return (op.with_body(tuple(body)),)
+
+    return rewrite(program, change)[0]
+
+
+def _stays(compute: Op) -> bool:
+    body = compute.body.ops[:-1]
+    targets = len(compute.operands) - compute.integer("inputs")
+    whole = compute.integer("unroll") >= parallel_tiles(compute) and not compute.has_attr("stages")
+    sums = compute.has_attr("sums") and len(compute.integers("sums")) == targets
+    return whole and sums and len(body) == 1 and body[0].name.removeprefix(TILE_PREFIX) in SUMS

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from optimizer.kernels.tensix.buffers import local_buffers
+from optimizer.kernels.tensix.buffers import backing, local_buffers
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.ir import Op, Value, attributes, loop_rounds, rewrite, walk
 from optimizer.kernels.tensix.types import BlockType
@@ -28,7 +28,7 @@ _PACKS = ("dst.pack", "dst.pack_block")
 
 def push_sections(program: Op) -> Op:
     """Every compute thread, and the writer of what it pushes in parts."""
-    shards = {op.result.name for op in walk(program) if op.name == "ttl.bind_cb" and op.has_attr("tensor")}
+    shards = backing(program).keys()
 
     def compute(op: Op) -> tuple[Op, ...]:
         if op.name != COMPUTE:

@@ -6,8 +6,17 @@ docs/tile-language.md describes it.
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.blocks import Block, CircularBuffer, block_op, compute_region, make_circular_buffer_like
-from optimizer.kernels.tensix.dataflow import (
+from optimizer.kernels.tensix.ttl import math
+from optimizer.kernels.tensix.ttl.blocks import (
+    Block,
+    CircularBuffer,
+    Tensor,
+    TensorSlice,
+    block_op,
+    compute_region,
+    make_circular_buffer_like,
+)
+from optimizer.kernels.tensix.ttl.dataflow import (
     Pipe,
     PipeEnd,
     PipeNet,
@@ -17,7 +26,7 @@ from optimizer.kernels.tensix.dataflow import (
     runtime_arg,
     when,
 )
-from optimizer.kernels.tensix.frontend import (
+from optimizer.kernels.tensix.ttl.kernels import (
     Program,
     Transfer,
     compute,
@@ -29,8 +38,6 @@ from optimizer.kernels.tensix.frontend import (
     grid_slice,
     kernel,
 )
-from optimizer.kernels.tensix.tensor_places import Tensor
-from optimizer.kernels.tensix.ttl import math
 from optimizer.kernels.tensix.ttl.math import transpose, typecast, where
 
 __all__ = [
@@ -43,6 +50,7 @@ __all__ = [
     "Program",
     "Semaphore",
     "Tensor",
+    "TensorSlice",
     "Transfer",
     "block_op",
     "compute",

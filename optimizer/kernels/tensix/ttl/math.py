@@ -15,10 +15,10 @@ from functools import partial
 
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.blocks import Block, block_op, full
-from optimizer.kernels.tensix.blocks import typecast as typecast
-from optimizer.kernels.tensix.spellings import BROADCAST, REDUCED
+from optimizer.kernels.tensix.source.spellings import BROADCAST, REDUCED
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.ttl.blocks import Block, block_op, full
+from optimizer.kernels.tensix.ttl.blocks import typecast as typecast
 from optimizer.kernels.tensix.types import BlockType
 
 Dims = int | Sequence[int]
