@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.process.json_document import LARGEST_INTEGER
-from optimizer.process.plugins import OPMODELS, POLICIES
+from optimizer.process.registered import OPMODELS, POLICIES
 
 CHAIN_SOLVERS = ("bitset", "cpsat")
 """Names of the engines in `optimizer.solver.chains.chain_engines`."""

@@ -11,7 +11,7 @@ from api.openapi import CALL_PROBLEMS, OPTIONS_SCHEMA
 from api.routes.callers import TheCaller
 from optimizer.device import DeviceSpec, preset_names
 from optimizer.export.registry import emitter_descriptions
-from optimizer.process.plugins import OPMODELS, POLICIES
+from optimizer.process.registered import OPMODELS, POLICIES
 
 router = APIRouter(tags=["catalogue"], responses=CALL_PROBLEMS)
 

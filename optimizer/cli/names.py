@@ -7,7 +7,7 @@ import argparse
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
 from optimizer.device import DeviceSpec, preset_names
-from optimizer.process.plugins import OPMODELS, POLICIES
+from optimizer.process.registered import OPMODELS, POLICIES
 
 
 def add(commands: Commands) -> None:

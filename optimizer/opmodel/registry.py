@@ -5,7 +5,7 @@ from __future__ import annotations
 from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError
 from optimizer.opmodel.base import OpModel
-from optimizer.process.plugins import OPMODELS
+from optimizer.process.registered import OPMODELS
 
 
 def names() -> tuple[str, ...]:

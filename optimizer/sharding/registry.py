@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.process.plugins import POLICIES
+from optimizer.process.registered import POLICIES
 from optimizer.sharding.base import Policy
 
 

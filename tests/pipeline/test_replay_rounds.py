@@ -24,7 +24,7 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.pipeline.replay import replay
 from optimizer.process import plugins
-from optimizer.process.plugins import OPMODELS
+from optimizer.process.registered import OPMODELS
 from optimizer.result import OptimizedGraph
 
 pytestmark = pytest.mark.usefixtures("needs_ttnn")
