@@ -14,7 +14,6 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.memory_config import DRAM_TILE, HOST_ROW_MAJOR
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.opmodel.analytical.windows.arena import Arena
 from optimizer.opmodel.analytical.windows.halo import HaloConfig, halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.windows.parallel import Window, halo_sticks
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
@@ -84,30 +83,6 @@ def test_transposed_window_spreads_the_input() -> None:
     assert window.first_data == (1, 1)
     assert replace(window, output_padding=(0, 0)).out_hw == (15, 15)
     assert window.spread_out.out_hw == (16, 16)
-
-
-def test_arena_allocates_first_fit_from_the_top() -> None:
-    arena = Arena(0)
-    first = arena.allocate(100)
-    second = arena.allocate(50)
-    arena.free(first)
-    assert arena.allocate(80).depth == 80  # fits the hole
-    assert arena.allocate(60).depth == 210  # does not
-    arena.run(40)
-    assert arena.room == 250
-    assert second.depth == 150
-    assert arena.move(second).depth == 130
-    assert arena.trace.peak_tensors == 190
-
-
-def test_arena_counts_a_freed_operand() -> None:
-    """tt-metal's counters start at the op, so an operand that the op frees counts against what it allocates."""
-    arena = Arena(1000)
-    arena.allocate(300)
-    arena.free(arena.operand)
-    arena.allocate(400)
-    assert arena.trace.peak_tensors == 300
-    assert arena.room == 300
 
 
 @pytest.mark.parametrize(("folding", "peak_bytes"), [(None, 36864), (False, 24800)])

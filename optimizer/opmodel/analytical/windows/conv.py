@@ -13,12 +13,12 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.products.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
-from optimizer.opmodel.analytical.windows.arena import Arena
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
 from optimizer.opmodel.analytical.windows.conv_plan import auto_kind
-from optimizer.opmodel.analytical.windows.conv_run import Held, flatten, run_in_l1, tilize_buffers
+from optimizer.opmodel.analytical.windows.conv_run import flatten, run_in_l1, tilize_buffers
 from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, run_slices
 from optimizer.opmodel.analytical.windows.parallel import Window
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -142,29 +142,29 @@ def _fold(p: ConvProblem) -> ConvProblem:
     return replace(p, window=small, cin=p.cin * sy * sx, matmul=True, folded=True, row_major=True, dtype_in=dtype)
 
 
-def _start(case: Case, p: ConvProblem) -> Arena:
+def _start(case: Case, p: ConvProblem) -> Session:
     """The op's L1 when it begins; folding comes first."""
-    arena = Arena(sum(case.l1(t) for t in case.inputs if t.layout.is_l1))
+    session = Session(case, endless=True)
     if p.folded:
-        _run_folding(case, p, arena)
-    return arena
+        _run_folding(session, case, p)
+    return session
 
 
-def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
+def _run_folding(session: Session, case: Case, p: ConvProblem) -> None:
     """The programs that fold the input from DRAM to DRAM (buffers measured on mock devices)."""
     x, element = case.x, p.dtype_in.element_bytes
     channels, (sy, sx) = int(case.attrs["in_channels"]), case.attrs["stride"]
     if x.layout.is_tile:
         tiles = ceil_div(channels, TILE) * (x.dtype.tile_bytes + p.dtype_in.tile_bytes)
         if channels * element % L1_ALIGNMENT == 0:
-            arena.run(2 * tiles + sy * int(case.attrs["input_width"]) * channels * element, dataflow=True)
+            session.run(dfb=2 * tiles + sy * int(case.attrs["input_width"]) * channels * element)
             return
-        arena.run(tiles, dataflow=True)
+        session.run(dfb=tiles)
     pixels, stick = int(sy) * int(sx), channels * element
     if any(case.attrs["padding"]):
-        arena.run(PAD_BUFFER_BYTES, dataflow=True, scratch=round_up(stick, L1_ALIGNMENT))
+        session.run(dfb=PAD_BUFFER_BYTES, scratch=round_up(stick, L1_ALIGNMENT))
     aligned = round_up(stick, case.device.dram_alignment_bytes)
-    arena.run(2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned), dataflow=True)
+    session.run(dfb=2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned))
 
 
 def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
@@ -178,42 +178,49 @@ def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) 
     activation = p.config.activation
     taken = activation is None or (activation in CONFIG_ACTIVATIONS if p.matmul else activation not in _NOT_IN_KERNEL)
     need(taken, f"Unsupported UnaryOpType for fused activation: {activation}")
-    arena = _start(case, p)
-    given = arena.operand if case.x.layout.is_l1 and not p.folded else None
-    outcome = run_in_l1(case, p, kind, arena, given)
+    session = _start(case, p)
+    given = session.inputs[0].buffer if case.x.layout.is_l1 and not p.folded else None
+    outcome = run_in_l1(session, case, p, kind, given)
     if p.matmul:
         page = PageLayout.TILE
     memory = outcome.target.memory(outcome.shard)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(page, memory))
+    block: Buffer | None = outcome.block
     requested = case.output
     if requested is not None and requested != memory:
-        out = _moved(case, arena, out, requested)
-    return arena.usage(out, outcome.target.cores)
+        out, block = _moved(session, case, out, requested)
+    return session.summed((out,), outcome.target.cores, _number(block))
 
 
-def _moved(case: Case, arena: Arena, result: TensorSpec, requested: MemoryConfig) -> TensorSpec:
+def _moved(
+    session: Session, case: Case, result: TensorSpec, requested: MemoryConfig
+) -> tuple[TensorSpec, Buffer | None]:
     """The result goes where the caller wants it (`to_memory_config`)."""
     need(not requested.is_sharded or requested.shard_spec is not None, "bad optional access")
     out = case.result(result.shape, result.dtype, requested, result.layout.page_layout)
-    arena.allocate(case.l1(out))
-    arena.run(0, dataflow=True)
-    return out
+    block = session.hold(case.l1(out))
+    session.run()
+    return out, block if out.layout.is_l1 else None
+
+
+def _number(block: Buffer | None) -> int | None:
+    return None if block is None else block.number
 
 
 def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> Usage:
     """A 1x1 convolution of an interleaved input without a sharding: `ttnn.linear` to DRAM."""
-    arena = _start(case, p)
+    session = _start(case, p)
     memory = DRAM_MEMORY if p.folded else p.memory
     tile = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(TILED, memory))
-    held = Held(arena.operand, False, [])
+    held = given = session.inputs[0].buffer
     if memory.buffer_type is not BufferType.DRAM:
-        flatten(case, p, arena, held)
+        held = flatten(session, case, p, given)
     if p.row_major:
         if memory.buffer_type is not BufferType.DRAM:
-            arena.allocate(case.l1(tile))
-        arena.run(tilize_buffers(case, p, memory), dataflow=True)
+            session.hold(case.l1(tile))
+        session.run(dfb=tilize_buffers(session, p, memory))
         if p.config.deallocate_activation and memory.buffer_type is not BufferType.DRAM:
-            arena.free(arena.operand)
+            session.end(given)
     weights = TensorLayout(TILED, DRAM_MEMORY)
     inputs = [tile, TensorSpec((1, 1, p.cin, p.cout), p.dtype_weights, weights)]
     if p.bias:
@@ -226,17 +233,18 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     attrs = {"transpose_a": False, "transpose_b": False, "activation": activation, "compute": compute}
     query = OpQuery("ttnn.linear", tuple(inputs), tuple(attrs.items()), None, None, p.dtype_out)
     linear = matmul(Case(query, case.device, attrs, case.l1_small_bytes))
-    arena.run(linear.cb if linear.peak is None else linear.peak, dataflow=True)
+    session.run(dfb=linear.cb if linear.peak is None else linear.peak)
     if linear.peak is not None:  # bias or activation came in a program of its own
-        arena.run(4 * p.dtype_out.tile_bytes, dataflow=True)
+        session.run(dfb=4 * p.dtype_out.tile_bytes)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(TILED, DRAM_MEMORY))
-    if held.own and held.block is not None and p.config.deallocate_activation:
-        arena.free(held.block)
+    if held is not given and p.config.deallocate_activation:
+        session.end(held)
+    block: Buffer | None = None
     if case.output is not None and case.output != DRAM_MEMORY:
-        out = _moved(case, arena, out, case.output)
-    copied = case.l1(tile) if held.own else 0
+        out, block = _moved(session, case, out, case.output)
+    copied = 0 if held is given else case.l1(tile)
     choice = linear.choice_room + copied if linear.choice_room else 0
-    usage = arena.usage(out, linear.cores)
+    usage = session.summed((out,), linear.cores, _number(block))
     return replace(usage, block=linear.block, blocks=linear.blocks, plan=linear.plan, choice_room=choice)
 
 
@@ -254,8 +262,9 @@ def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, 
         direction, _, number = sliced.partition(":")
         along_height, count = direction == "dram_height", int(number or 0)
     need(p.config.activation not in _NOT_IN_KERNEL, f"Unsupported activation: {p.config.activation}")
-    arena = _start(case, p)
-    run_slices(case, p, along_height, count, tile, arena)
+    session = _start(case, p)
+    run_slices(session, case, p, along_height, count, tile)
     # A result of one slice is copied as the convolution left it, in tiles.
     out = case.result(shape, p.dtype_out, DRAM_MEMORY, TILED if count == 1 else page)
-    return replace(arena.usage(out, case.device.num_cores), slices=max(1, count), slices_along_height=along_height)
+    usage = session.summed((out,), case.device.num_cores, None)
+    return replace(usage, slices=max(1, count), slices_along_height=along_height)
