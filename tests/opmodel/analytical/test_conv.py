@@ -136,3 +136,23 @@ def test_refusals_of_padded_images(board: str, sizes: dict[str, Any], message: s
     answer = create("analytical", DeviceSpec.preset(board), 32768).constraints(query)
 
     assert (answer.valid, answer.error) == (False, message)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "programs"),
+    [((1, 1), ["reshard", "matmul"]), ((2, 2), ["reshard", "halo", "conv"]), ((1, 2), ["reshard", "halo", "conv"])],
+)
+def test_a_dilated_kernel_of_one_pixel_is_timed_as_what_runs(dilation: tuple[int, int], programs: list[str]) -> None:
+    """A convolution with its halo; a matmul only where nothing is dilated."""
+    shapes = ((1, 1, 1024, 64), (128, 64, 1, 1))
+    inputs = tuple(TensorSpec(s, DType.BF16, x) for s, x in zip(shapes, (DRAM_TILE, HOST_ROW_MAJOR), strict=True))
+    attrs: dict[str, Attr] = {
+        "batch_size": 1, "input_height": 32, "input_width": 32, "in_channels": 64, "out_channels": 128,
+        "kernel_size": (1, 1), "dilation": dilation,
+    }  # fmt: skip
+    config = Conv2dConfig(weights_dtype="bf16", shard_layout="height_sharded", slice="l1")
+    model = create("analytical", DeviceSpec.preset("n150"), 32768)
+    query = OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config)
+
+    assert model.constraints(query).valid
+    assert [part.name for part in model.cost(query).parts] == programs

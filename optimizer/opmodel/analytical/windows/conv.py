@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.ir.dtype import DType
+from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
@@ -100,9 +101,8 @@ def _problem(case: Case, window: Window) -> ConvProblem:
     compute = dict(a["compute"]) if a.get("compute") else None
     fp32 = bool(compute.get("fp32")) if compute else (x.dtype is DType.F32 and weights_dtype is DType.F32)
     l1_acc = bool(compute.get("l1acc", True)) if compute else False
-    unit = window.kernel == window.stride == window.dilation == (1, 1) and not any(window.padding)
     return ConvProblem(
-        window, a["in_channels"], a["out_channels"], unit and config.shard_layout != WIDTH.value, config,
+        window, a["in_channels"], a["out_channels"], is_pointwise(a) and config.shard_layout != WIDTH.value, config,
         x.layout.memory, not x.layout.is_tile, x.dtype, case.query.output_dtype or x.dtype, weights_dtype,
         len(case.inputs) > 2, fp32, l1_acc, bool(a.get("full_inner_dim")), bool(a.get("config_tensors_in_dram")),
         groups=a["groups"],
