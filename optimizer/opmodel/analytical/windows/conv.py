@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.conv_configs import is_pointwise
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
@@ -20,7 +20,7 @@ from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WID
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
 from optimizer.opmodel.analytical.windows.conv_plan import auto_kind
 from optimizer.opmodel.analytical.windows.conv_run import flatten, run_in_l1, tilize_buffers
-from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, run_slices
+from optimizer.opmodel.analytical.windows.conv_slices import run_slices, runs_in_l1, slices_of
 from optimizer.opmodel.analytical.windows.parallel import Window
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -61,11 +61,8 @@ def conv_transpose2d(case: Case) -> Usage:
 
 
 def _convolution(case: Case, problem: ConvProblem, shape: tuple[int, ...]) -> Usage:
-    sliced = problem.config.slice
     page = PageLayout(problem.config.output_layout)
-    if sliced == "l1" or (sliced == "auto" and case.x.layout.is_l1):
-        return _full(case, problem, shape, page)
-    return _dram(case, problem, shape, page, sliced)
+    return (_full if runs_in_l1(case, problem) else _dram)(case, problem, shape, page)
 
 
 def _window(case: Case, transposed: bool) -> Window:
@@ -169,7 +166,7 @@ def _run_folding(session: Session, case: Case, p: ConvProblem) -> None:
 
 def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
     """The L1 path: the result stays as the convolution shards it unless a memory config is requested."""
-    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+    kind = p.asked
     auto = kind is None and (not p.memory.is_sharded or p.folded)
     if auto:
         kind = auto_kind(p, case.device)
@@ -248,19 +245,13 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     return replace(usage, block=linear.block, blocks=linear.blocks, plan=linear.plan, choice_room=choice)
 
 
-def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, sliced: str) -> Usage:
+def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
     """The DRAM path: the result is DRAM interleaved whatever was requested."""
-    if p.matmul:
-        return _full(case, p, shape, page)
     tile = page is PageLayout.TILE
     need(tile or p.dtype_out is not DType.BFP8_B, "Conv output can't be in Row Major if output dtype is BFloat8_B.")
     need(p.memory.buffer_type is BufferType.DRAM, "Conv DRAM expects the input tensor to be in DRAM.")
     need(not p.memory.is_sharded, "Input Tensor to Conv DRAM should be in Interleaved Memory Layout")
-    if sliced == "auto":
-        along_height, count = choose_slices(case, p, tile)
-    else:
-        direction, _, number = sliced.partition(":")
-        along_height, count = direction == "dram_height", int(number or 0)
+    along_height, count = slices_of(case, p, tile)
     need(p.config.activation not in _NOT_IN_KERNEL, f"Unsupported activation: {p.config.activation}")
     session = _start(case, p)
     run_slices(session, case, p, along_height, count, tile)

@@ -24,10 +24,9 @@ from optimizer.opmodel.analytical.windows.conv_plan import (
     keeps_shards,
     plan_of,
     resharded,
-    shard_bytes,
 )
 from optimizer.opmodel.analytical.windows.halo import ALIGNMENT, check_small, reader_index_bytes, run_halo, run_indexed
-from optimizer.opmodel.analytical.windows.parallel import Parallel
+from optimizer.opmodel.analytical.windows.parallel import Parallel, shard_bytes
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
 
 MOST_PAGES = 65535

@@ -15,9 +15,9 @@ from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.tensors import WIDTH
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem, conv_buffer_bytes
-from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of, shard_bytes
+from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of
 from optimizer.opmodel.analytical.windows.conv_run import ConvOutcome, run_in_l1
-from optimizer.opmodel.analytical.windows.parallel import Parallel, Window
+from optimizer.opmodel.analytical.windows.parallel import Parallel, Window, shard_bytes
 
 FEW_SLICES = 32
 """With more slices than this only some are looked at."""
@@ -129,7 +129,7 @@ def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemor
     """`get_input_memory_config`: where a slice of the input goes."""
     out_nhw = p.window.batch * piece.out_hw[0] * piece.out_hw[1]
     w = piece.window
-    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+    kind = p.asked
     if kind is None:
         height, width = w.padded_hw if w.transposed else (w.height, w.width)
         inner = Window(w.batch, height, width, w.kernel, w.stride, p.window.padding, w.dilation)
@@ -178,7 +178,7 @@ def _max_slices(extent: int, along_height: bool, tile: bool) -> int:
     return extent if along_height or not tile else ceil_div(extent, TILE)
 
 
-def choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
+def _choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
     """(along the height, count): the fewest slices that fit; first along the guessed side, then along the other."""
     w = p.window
     tall = w.width < 200 or w.height > w.width if tile else w.height > 3 * w.width
@@ -191,17 +191,29 @@ def choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
     raise Refused("DRAM Auto slice could not find valid slice configuration.")
 
 
+def runs_in_l1(case: Case, p: ConvProblem) -> bool:
+    """Whether the convolution is one of L1, or a matmul; else it goes from DRAM to DRAM."""
+    sliced = p.config.slice
+    return p.matmul or sliced == "l1" or (sliced == "auto" and case.x.layout.is_l1)
+
+
+def slices_of(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
+    """(along the height, count) of the slices from DRAM to DRAM: as the config says, or chosen."""
+    if p.config.slice == "auto":
+        return _choose_slices(case, p, tile)
+    direction, _, number = p.config.slice.partition(":")
+    return direction == "dram_height", int(number or 0)
+
+
 def run_slices(session: Session, case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool) -> None:
     """The programs of the slices, each from and to DRAM."""
     oh, ow = p.window.out_hw
     limit = _max_slices(oh if along_height else ow, along_height, tile)
     need(count <= limit, f"Number of slices ({count}) exceeds the maximum allowed ({limit})")
-    asked = p.config.shard_layout
-    kind = auto_kind(p, case.device) if asked is None and count == 1 else None
+    kind = p.asked or (auto_kind(p, case.device) if count == 1 else None)
     p = replace(p, config=replace(p.config, deallocate_activation=True, reallocate_halo_output=True))
     _check_ends(p.window, along_height, count, tile)
     if count == 1:
-        kind = kind if asked is None else TensorMemoryLayout(asked)
         outer = session.enter()
         outcome = run_in_l1(session, case, p, kind, None, tile_result=True)
         session.leave(outer, [outcome.block])

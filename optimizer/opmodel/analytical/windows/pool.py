@@ -19,7 +19,7 @@ from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.halo import check_small, reader_index_bytes, run_halo
-from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window
+from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window, shard_bytes
 from optimizer.opmodel.base import TensorSpec
 from optimizer.opmodel.known_faults.windows import writes_beyond
 
@@ -193,10 +193,7 @@ def _run(
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
     held: Buffer | None = None
     if fresh:
-        size = shard[0] * round_up(shard[1] * 2, FACE)
-        if p.tiled:
-            size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
-        held = session.hold(size)
+        held = session.hold(shard_bytes(shard, p.dtype, not p.tiled))
         session.run(scratch=scratch)
     halo = run_halo(session, p.window, source, shard, 2, p.tiled, snap=False)
     if held is not None and drop:
@@ -208,7 +205,7 @@ def _run(
     width = ceil_div(p.channels, source.channels)
     if width % FACE:
         width = FACE if width < FACE else round_up(width, TILE)
-    out = session.hold(rows * round_up(width * 2, FACE))
+    out = session.hold(shard_bytes((rows, width), DType.BF16, True))
     index = round_up(reader_index_bytes(p.window, source.nhw, p.window.out_nhw, 0, False), FACE)
     index += _divisor_bytes(p, rows)
     session.run(cb=_buffers(p, source), small=index)
