@@ -73,12 +73,8 @@ def _explicit(config: OpConfig) -> Plan:
 
 def _compute(case: Case, out: DType) -> tuple[bool, bool]:
     """(fp32 accumulation in the destination, packer accumulation in L1); defaults as `create_matmul_attributes`."""
-    compute = case.attrs.get("compute")
-    given = dict(compute) if compute else {}
     full = out is DType.F32
-    if not given:
-        return (full, not full)
-    return (bool(given.get("fp32", False)), bool(given.get("l1acc", True)))
+    return (case.fp32(full), bool(case.compute.get("l1acc", True)) if case.compute else not full)
 
 
 def _separate_bias(case: Case, a: TensorSpec, b: TensorSpec, memory: MemoryConfig) -> bool:

@@ -13,7 +13,7 @@ from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.products.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
@@ -95,9 +95,8 @@ def _problem(case: Case, window: Window) -> ConvProblem:
     need(config.act_block_h_override % TILE == 0, "act_block_h_override must be a multiple of 32 (tile height).")
     _check_operands(case)
     weights_dtype = DType(config.weights_dtype) if config.weights_dtype else weight.dtype
-    compute = dict(a["compute"]) if a.get("compute") else None
-    fp32 = bool(compute.get("fp32")) if compute else (x.dtype is DType.F32 and weights_dtype is DType.F32)
-    l1_acc = bool(compute.get("l1acc", True)) if compute else False
+    fp32 = case.fp32(x.dtype is DType.F32 and weights_dtype is DType.F32)
+    l1_acc = bool(case.compute) and bool(case.compute.get("l1acc", True))
     return ConvProblem(
         window, a["in_channels"], a["out_channels"], is_pointwise(a) and config.shard_layout != WIDTH.value, config,
         x.layout.memory, not x.layout.is_tile, x.dtype, case.query.output_dtype or x.dtype, weights_dtype,
@@ -193,7 +192,7 @@ def _moved(
     session: Session, case: Case, result: TensorSpec, requested: MemoryConfig
 ) -> tuple[TensorSpec, Buffer | None]:
     """The result goes where the caller wants it (`to_memory_config`)."""
-    need(not requested.is_sharded or requested.shard_spec is not None, "bad optional access")
+    need_named(requested)
     out = case.result(result.shape, result.dtype, requested, result.layout.page_layout)
     block = session.hold(case.l1(out))
     session.run()

@@ -118,21 +118,10 @@ def _input_shard(p: PoolProblem, source: Parallel) -> tuple[int, int]:
     return (round_up(rows, source.nhw * unit) // source.nhw, width)
 
 
-def _overhang(p: PoolProblem) -> tuple[int, int]:
-    """Rows and columns that the last windows reach beyond the padded input, when rounding up."""
-    window = p.window
-    top, bottom, left, right = window.padding
-    beyond = []
-    for axis, size in enumerate((window.height + top + bottom, window.width + left + right)):
-        span = window.dilation[axis] * (window.kernel[axis] - 1) + 1
-        beyond.append(max(0, (window.out_hw[axis] - 1) * window.stride[axis] + span - size))
-    return beyond[0], beyond[1]
-
-
 def _own_divisors(p: PoolProblem) -> bool:
     """Averages whose windows hold different numbers of elements (`is_pool_op_one_scalar_per_core`)."""
-    uneven = (p.window.ceil and any(_overhang(p))) or (not p.counts_padding and any(p.window.padding))
-    return p.average and uneven
+    reaches_beyond = p.window.padded_hw != replace(p.window, ceil=False).padded_hw
+    return p.average and (reaches_beyond or (not p.counts_padding and any(p.window.padding)))
 
 
 @lru_cache(maxsize=4096)
@@ -272,7 +261,7 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
         extent = window.out_hw[axis]
         for count in range(2, extent + 1):
             size = ceil_div(extent, count)
-            span = (size - 1) * window.stride[axis] + window.dilation[axis] * (window.kernel[axis] - 1) + 1
+            span = (size - 1) * window.stride[axis] + window.reach_hw[axis] + 1
             held = min(window.height if side else window.width, span)
             piece = replace(p, window=replace(window, height=held) if side else replace(window, width=held))
             if min(piece.window.out_hw) < 1:
