@@ -308,8 +308,7 @@ class Session:
             need(inside, f"WorkUnitSpec targets a node out of bounds of the {columns}x{rows} compute grid")
         self.ran += 1
         if small:
-            self.small_peak = max(self.small_peak, small)
-            self._count(self.tensors + small)
+            self._small(small)
         self.program = dfb + scratch + cb
         for index, size in enumerate((cb, dfb, scratch)):
             if size > self.peaks[index]:
@@ -321,6 +320,13 @@ class Session:
             self._deepen(together)
         else:
             self._fit(together)
+
+    def _small(self, size: int) -> None:
+        if size > self.small_bytes and not self.endless:
+            text = f"Out of Memory: {size} B do not fit in the L1_SMALL region of {self.small_bytes} B"
+            refuse(text, Rejection.OOM_L1)
+        self.small_peak = max(self.small_peak, size)
+        self._count(self.tensors + size)
 
     def _fit(self, size: int) -> None:
         if size > self.device.cb_limit_bytes:

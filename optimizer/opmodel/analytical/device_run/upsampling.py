@@ -7,12 +7,11 @@ from math import ceil, floor, prod
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
-from optimizer.opmodel.analytical.case import need, refuse
+from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.transfer import aligned_page
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
-from optimizer.opmodel.base import Rejection
 
 Scale = tuple[float, float]
 
@@ -80,10 +79,7 @@ def _run_shards(session: Session, held: Held, out: Held, rows_up: int) -> None:
     need(out.spec.num_cores == held.spec.num_cores, "Output tensor should have same number of cores as input tensor")
     n, h, w, _ = held.padded
     most = _most_intervals(n * h, w, held.spec.shape[0], rows_up)
-    small, limit = 2 * most * INTERVAL_BYTES, session.small_bytes
-    if small > limit:
-        refuse(f"Out of Memory: {small} B do not fit in the L1_SMALL region of {limit} B", Rejection.OOM_L1)
-    session.run(small=small)
+    session.run(small=2 * most * INTERVAL_BYTES)
 
 
 def _most_intervals(rows: int, width: int, sticks: int, rows_up: int) -> int:
