@@ -62,7 +62,9 @@ def conv_transpose2d(case: Case) -> Usage:
 
 def _convolution(case: Case, problem: ConvProblem, shape: tuple[int, ...]) -> Usage:
     page = PageLayout(problem.config.output_layout)
-    return (_full if runs_in_l1(case, problem) else _dram)(case, problem, shape, page)
+    if runs_in_l1(case, problem):
+        return _full(case, problem, shape, page)
+    return _dram(case, problem, shape, page)
 
 
 def _window(case: Case, transposed: bool) -> Window:
