@@ -6,9 +6,11 @@ opaque row: such an op lives in DRAM, its shapes are those its values state, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
 
 from optimizer.errors import GraphError, LimitError, ShapeError, UnknownNameError
 from optimizer.ir.compulsory import ProductRule, ReadRule, whole
@@ -153,8 +155,6 @@ class OpDef:
     output_page: Page = Page.TILE
     page_rule: PageRule | None = None
     """Page layout that depends on the attributes."""
-    sharded_operands: tuple[int, ...] = ()
-    """Operand positions that may be sharded in L1."""
     shardable: bool = False
     """Whether the result may be sharded in L1, so that the op can be a link of an L1 chain."""
     sharding_follows_operand: bool = False
@@ -252,8 +252,15 @@ class OpDef:
 
     def full_attrs(self, op: Op) -> dict[str, Attr]:
         """Attributes with defaults filled in."""
-        filled = {k: v for k, v in self.attrs.items() if v is not REQUIRED}
-        return {**filled, **op.attrs}  # type: ignore[dict-item]
+        return self.with_defaults(op.attrs)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        return {k: v for k, v in self.attrs.items() if v is not REQUIRED}
+
+    def with_defaults(self, attrs: Mapping[str, Attr] | Iterable[tuple[str, Attr]]) -> dict[str, Any]:
+        """These attributes, and the row's defaults of others."""
+        return {**self._defaults, **dict(attrs)}
 
     def infer_shapes(self, op: Op, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
         """Output shapes by the row's rule; ShapeError or LimitError names the op and the input shapes."""

@@ -29,9 +29,9 @@ def row(name: str, cost_class: CostClass, shapes: ShapeRule, /, **fields: Any) -
     return OpDef(f"ttnn.{name}", cost_class, shapes, min_inputs=least, max_inputs=most, **fields)
 
 
-def sharded(name: str, cost_class: CostClass, shapes: ShapeRule, /, *, operands: int = 1, **fields: Any) -> OpDef:
-    """An op whose result may be sharded, and so may its first operands."""
-    return row(name, cost_class, shapes, shardable=True, sharded_operands=tuple(range(operands)), **fields)
+def sharded(name: str, cost_class: CostClass, shapes: ShapeRule, /, **fields: Any) -> OpDef:
+    """An op whose result may be sharded."""
+    return row(name, cost_class, shapes, shardable=True, **fields)
 
 
 def elementwise(name: str, shapes: ShapeRule, /, **fields: Any) -> OpDef:
@@ -53,14 +53,14 @@ def binary(*names: str, in_place: bool = True, fuses: bool = True, **fields: Any
     if fuses:
         attrs |= dict.fromkeys(OPERAND_ACTIVATIONS, ())
         fields["activations"] = FUSED_ACTIVATIONS
-    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, "takes_dtype": True}
+    shared = {"inputs": (1, 2), "attrs": attrs, "in_place": in_place, "takes_dtype": True}
     shared |= {"takes": FLOATS | INTEGERS, "mixes": Mixing.FLOATS, **fields}
     return tuple(elementwise(name, rule.binary, **shared) for name in names)
 
 
 def ternary(*names: str, **fields: Any) -> Rows:
     """Element-wise ops of three operands, with broadcasting."""
-    shared = {"inputs": 3, "operands": 3, "attrs": {"value": 1.0}, "takes": FLOATS, **fields}
+    shared = {"inputs": 3, "attrs": {"value": 1.0}, "takes": FLOATS, **fields}
     return tuple(elementwise(name, rule.eltwise, **shared) for name in names)
 
 

@@ -111,7 +111,7 @@ _REDUCTIONS = (
 )
 _ROWS: tuple[OpDef, ...] = (
     *_UNARY, *_UNARY_PARAMS, *_BINARY,
-    elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND),
+    elementwise("where", rule.where, inputs=(1, 3), attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND),
     *ternary("addcmul", takes=WIDE_FLOATS | WORDS),
     *ternary("lerp", "mac"),
     *ternary("addcdiv", unbounded=True),
@@ -163,7 +163,7 @@ _ROWS: tuple[OpDef, ...] = (
     movement("transpose", rule.transpose, attrs={"dim0": REQUIRED, "dim1": REQUIRED}, elements=_KEPT,
              returns_operand=view.transpose_keeps_order, rows_apart=True),
     movement("concat", rule.concat, inputs=(1, 1 << 16), attrs={"dim": REQUIRED}, shardable=True,
-             sharded_operands=tuple(range(64)), operands_sharded_alike=True, returns_operand=_SAME),
+             operands_sharded_alike=True, returns_operand=_SAME),
     movement("slice", rule.slice_, attrs={"begins": REQUIRED, "ends": REQUIRED, "steps": None}, returns_operand=_SAME,
              must_read=compulsory.selected),
     movement("split", rule.split, num_outputs=None, attrs={"sizes": REQUIRED, "dim": REQUIRED}, returns_operand=_SAME,
@@ -192,7 +192,7 @@ _ROWS: tuple[OpDef, ...] = (
     # -- attention
     row("scaled_dot_product_attention", CostClass.SDPA, rule.sdpa, inputs=(3, 4), config=ConfigFamily.SDPA,
         attrs={"is_causal": False, "scale": None}, compute=compute.sdpa, products=compulsory.attention),
-    row("scaled_dot_product_attention_decode", CostClass.SDPA, rule.sdpa_decode, inputs=(3, 4), sharded_operands=(0,),
+    row("scaled_dot_product_attention_decode", CostClass.SDPA, rule.sdpa_decode, inputs=(3, 4),
         config=ConfigFamily.SDPA, attrs={"cur_pos": REQUIRED, "is_causal": True, "scale": None}, compute=compute.sdpa,
         products=compulsory.attention_decode, must_read=compulsory.cached),
     movement("split_query_key_value_and_split_heads", rule.split_qkv_heads, num_outputs=3, rows_apart=True,
@@ -203,10 +203,8 @@ _ROWS: tuple[OpDef, ...] = (
     movement("nlp_concat_heads", rule.nlp_concat_heads, elements=_KEPT, takes=WIDE_FLOATS),
 
     # -- what ttopt inserts
-    layout("to_layout", CostClass.LAYOUT, attrs={"layout": REQUIRED}, output_page=Page.ATTR, sharded_operands=(0,),
-           returns_operand=_SAME),
-    layout("to_memory_config", CostClass.LAYOUT, sharded_operands=(0,), shardable=True, returns_operand=_SAME,
-           padding_follows=True),
+    layout("to_layout", CostClass.LAYOUT, attrs={"layout": REQUIRED}, output_page=Page.ATTR, returns_operand=_SAME),
+    layout("to_memory_config", CostClass.LAYOUT, shardable=True, returns_operand=_SAME, padding_follows=True),
     layout("from_device", CostClass.HOST),
     layout("to_device", CostClass.HOST),
 )

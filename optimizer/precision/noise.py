@@ -157,7 +157,7 @@ def _depth(query: OpQuery) -> int:
     if kind is CostClass.MATMUL:
         return shapes[0][-2 if query.attr.get("transpose_a") else -1]
     if kind is CostClass.CONV:
-        return prod(shapes[1][1:]) if query.op == "ttnn.conv2d" else prod(shapes[1]) // shapes[1][1]
+        return prod(shapes[1][1:]) if query.op == _CONV else prod(shapes[1]) // shapes[1][1]
     if kind is CostClass.SDPA:
         return shapes[1][-2]
     dim: Any = query.attr.get("dim", -1)

@@ -38,7 +38,7 @@ def rows(columns: int, kind: TensorMemoryLayout, grid: tuple[int, int], side: in
 
 
 def convolved(
-    model: OpModel, cin: int, kernel: int, layout: TensorLayout, cout: int = 64, side: int = 10
+    model: OpModel, cin: int, kernel: int, layout: TensorLayout, cout: int = 64, side: int = 10, dilation: int = 1
 ) -> OpConstraints:
     attrs: dict[str, Any] = {
         "batch_size": 1,
@@ -47,7 +47,7 @@ def convolved(
         "kernel_size": (kernel, kernel),
         "stride": (1, 1),
         "padding": (kernel // 2,) * 4,
-        "dilation": (1, 1),
+        "dilation": (dilation, dilation),
         "in_channels": cin,
         "out_channels": cout,
         "groups": 1,
@@ -96,6 +96,13 @@ def test_rows_that_a_convolution_takes_as_they_are_stay_legal(
     analytical: OpModel, cin: int, kernel: int, kind: TensorMemoryLayout, grid: tuple[int, int]
 ) -> None:
     assert convolved(analytical, cin, kernel, rows(cin, kind, grid)).valid
+
+
+def test_a_dilated_kernel_of_one_pixel_is_a_convolution_and_no_matmul(analytical: OpModel) -> None:
+    """tt-metal's `use_matmul_for_1x1_conv` asks for a dilation of 1."""
+    layout = rows(40, HEIGHT, (4, 1))
+    assert convolved(analytical, 40, 1, layout).kind is Rejection.WRONG_VALUES
+    assert convolved(analytical, 40, 1, layout, dilation=2).valid
 
 
 def eltwise(op: str, columns: int, given: tuple[TensorLayout, ...], result: TensorLayout, last: int = 0) -> str | None:

@@ -78,7 +78,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
         named["has_bias"] = literal(len(query.inputs) > 2)
     named.update(conv_geometry(site))
     if transposed and index == 1:
-        named["output_padding"] = integer_tuple(site.attr("output_padding", (0, 0)))
+        named["output_padding"] = integer_tuple(site.attr("output_padding"))
     named["device"] = "device"
     named["input_dtype"] = dtype_text(x.dtype)
     named["output_dtype"] = site.dtype

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from optimizer.device import DeviceSpec
+from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.l1.events import OpAllocations
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
@@ -37,6 +38,11 @@ def need(condition: bool, message: str) -> None:
     """Refuse unless `condition` holds."""
     if not condition:
         raise Refused(message)
+
+
+def need_named(memory: MemoryConfig) -> None:
+    """Refuse shards that are left to the op."""
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
 
 
 @dataclass(slots=True)
@@ -114,6 +120,25 @@ class Case:
 
     def l1(self, tensor: TensorSpec) -> int:
         return l1_bytes(tensor, self.device)
+
+    @property
+    def compute(self) -> dict[str, Any]:
+        """The compute config that the call states; empty where it leaves that to the op."""
+        return dict(self.attrs.get(COMPUTE) or ())
+
+    def fp32(self, default: bool = False) -> bool:
+        """32-bit accumulation in the destination registers."""
+        stated = self.compute
+        return bool(stated.get("fp32")) if stated else default
+
+    def need_interleaved(self, *operands: TensorSpec) -> None:
+        for tensor in operands:
+            need(not tensor.layout.is_sharded, f"{self.query.op}: sharded operands are not supported")
+
+    def interleaved(self, memory: MemoryConfig) -> MemoryConfig:
+        """Where the result goes; refused when that is in shards."""
+        need(not memory.is_sharded, f"{self.query.op}: sharded output is not supported")
+        return memory
 
     def dtype(self) -> DType:
         """Requested output type, else that of operand 0."""

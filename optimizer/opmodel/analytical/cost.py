@@ -35,9 +35,18 @@ _BUILDERS: dict[CostClass, Builder] = {
 }
 """What builds the work of each cost class; classes that are not here launch nothing."""
 _PRODUCTS = frozenset((CostClass.MATMUL, CostClass.CONV, CostClass.SDPA))
-_RETILING = frozenset({"ttnn.to_layout", "ttnn.tilize", "ttnn.tilize_with_zero_padding", "ttnn.untilize"})
-_REARRANGED = frozenset({"ttnn.slice", "ttnn.split", "ttnn.concat"})
-_TRANSFERS = frozenset({"ttnn.from_device", "ttnn.to_device"})
+_OWN_BUILDERS: dict[str, Builder] = {
+    "ttnn.to_layout": moves.tilize,
+    "ttnn.tilize": moves.tilize,
+    "ttnn.tilize_with_zero_padding": moves.tilize,
+    "ttnn.untilize": moves.tilize,
+    "ttnn.slice": by_rows.rearranged,
+    "ttnn.split": by_rows.rearranged,
+    "ttnn.concat": by_rows.rearranged,
+    "ttnn.from_device": moves.transfer,
+    "ttnn.to_device": moves.transfer,
+}
+"""What builds the work of ops that are not run like the others of their class."""
 
 
 class CostModel:
@@ -67,27 +76,23 @@ class CostModel:
 
     def works(self, query: OpQuery, usage: Usage) -> tuple[Work, ...]:
         """The programs of an op. One whose results are not described is taken to write as much as it reads."""
-        op = query.op
         reads = tuple(of_tensor(t) for t in query.inputs)
         writes = tuple(of_tensor(t) for t in usage.outputs) or reads[:1]
         if usage.view:
             return (Work("view", "view", 1),)
         name = _short_name(query)
-        if op in _TRANSFERS:
-            return (Work("transfer", name, 1, reads, writes),)
         cores = max(1, min(usage.cores, self.device.num_cores))
-        job = Job(query, usage, self.device, name, cores, reads, writes)
-        if op in _RETILING and query.inputs:
-            return moves.tilize(job)
-        klass = opdef(op).cost_class
-        builder = _BUILDERS.get(klass)
+        row = opdef(query.op)
+        job = Job(query, row.with_defaults(query.attrs), usage, self.device, name, cores, reads, writes)
+        klass = row.cost_class
+        builder = _OWN_BUILDERS.get(query.op) or _BUILDERS.get(klass)
         if builder is None:
             return (Work("view", "view", 1),)
         if not query.inputs or (klass in _PRODUCTS and (len(query.inputs) < 2 or not usage.outputs)):
             if not reads:  # an op without operands writes its result
                 return (Work("movement", name, cores, (), writes),)
             builder = moves.movement
-        return by_rows.rearranged(job) if op in _REARRANGED else builder(job)
+        return builder(job)
 
 
 def _short_name(query: OpQuery) -> str:

@@ -7,12 +7,10 @@ the buffers fit below the circular-buffer limit, and operands plus the op's peak
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import REQUIRED, OpDef
+from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.analytical.case import Case, Refused, Usage
@@ -30,11 +28,6 @@ _MORE_INPUTS = {"ttnn.layer_norm": 4}
 
 
 KEPT_USAGES = 32768
-
-
-@lru_cache(maxsize=4096)
-def _defaults(op: str) -> dict[str, Any]:
-    return {k: v for k, v in opdef(op).attrs.items() if v is not REQUIRED}
 
 
 class AnalyticalOpModel:
@@ -89,15 +82,12 @@ class AnalyticalOpModel:
         return kept
 
     def _judged(self, query: OpQuery) -> Usage:
-        attrs = _defaults(query.op)
-        if query.attrs:
-            attrs = {**attrs, **dict(query.attrs)}
         row, count = opdef(query.op), len(query.inputs)
         if not row.min_inputs <= count <= max(row.max_inputs, _MORE_INPUTS.get(query.op, 0)):
             raise Refused(f"{query.op} does not take {count} operands")
         _check_types(row, query.inputs)
         try:
-            case = Case(query, self.device, attrs, self.l1_small_bytes)
+            case = Case(query, self.device, row.with_defaults(query.attrs), self.l1_small_bytes)
             usage = family(query.op)(case)
             return in_place(case, usage, query.config) if isinstance(query.config, InPlaceConfig) else usage
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:  # ranks or attributes off

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.ir.compute_config import COMPUTE
+from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import FACE, TILE
 from optimizer.opmodel.base import OpQuery
@@ -83,9 +84,7 @@ def _conv(query: OpQuery) -> str | None:
     spec = x.layout.shard_spec
     if spec is None or x.layout.is_tile:
         return None
-    unit = (
-        TILE if _is_pointwise(dict(attrs)) or x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else ROW_PIECE
-    )
+    unit = TILE if is_pointwise(attrs) or x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else ROW_PIECE
     if spec.shape[1] % unit:
         return f"a convolution of rows of {spec.shape[1]} channels, no multiple of {unit}, computes with other channels"
     return None
@@ -134,7 +133,7 @@ def _few_blocks(query: OpQuery) -> str | None:
     a: dict[str, Any] = dict(query.attr)
     x, blocks = query.inputs[0], TensorMemoryLayout.BLOCK_SHARDED
     asked = getattr(query.config, "shard_layout", None)
-    if a["out_channels"] <= TILE or (_is_pointwise(a) and asked != TensorMemoryLayout.WIDTH_SHARDED.value):
+    if a["out_channels"] <= TILE or (is_pointwise(a) and asked != TensorMemoryLayout.WIDTH_SHARDED.value):
         return None
     if x.layout.is_sharded:
         columns = channel_shards(x) if x.layout.memory_layout is blocks else 0
@@ -144,10 +143,6 @@ def _few_blocks(query: OpQuery) -> str | None:
     if a["kernel_size"][0] * columns != (1 if len(query.inputs) > 2 else 2):
         return None
     return f"a convolution of blocks on {columns} column(s) of cores adds up too few of them for its way to add"
-
-
-def _is_pointwise(a: dict[str, Any]) -> bool:
-    return a["kernel_size"] == a.get("stride", (1, 1)) == (1, 1) and not any(a.get("padding", ()))
 
 
 def _upsample(query: OpQuery) -> str | None:

@@ -75,8 +75,6 @@ def slice_config_text(site: Site) -> str | None:
 
 def padding_text(padding: Any, pair: str = "({}, {})") -> str:
     """(top, bottom, left, right), or (height, width) where both sides are equal."""
-    if len(padding) == 2:
-        return pair.format(int(padding[0]), int(padding[1]))
     top, bottom, left, right = (int(p) for p in padding)
     if (top, left) == (bottom, right):
         return pair.format(top, left)
@@ -93,10 +91,10 @@ def conv_geometry(site: Site) -> dict[str, str]:
         "input_height": site.integer("input_height"),
         "input_width": site.integer("input_width"),
         "kernel_size": integer_tuple(site.need("kernel_size")),
-        "stride": integer_tuple(site.attr("stride", (1, 1))),
-        "padding": padding_text(site.attr("padding", (0, 0, 0, 0))),
-        "dilation": integer_tuple(site.attr("dilation", (1, 1))),
-        "groups": site.integer("groups", 1),
+        "stride": integer_tuple(site.attr("stride")),
+        "padding": padding_text(site.attr("padding")),
+        "dilation": integer_tuple(site.attr("dilation")),
+        "groups": site.integer("groups"),
     }
 
 
@@ -122,7 +120,7 @@ def prepared_ahead(query: OpQuery, index: int) -> bool:
 def _conv(site: Site) -> str:
     keywords: dict[str, str | None] = dict(conv_geometry(site))
     if site.query.op == "ttnn.conv_transpose2d":
-        keywords["output_padding"] = integer_tuple(site.attr("output_padding", site.attr("op", (0, 0))))
+        keywords["output_padding"] = integer_tuple(site.attr("output_padding"))
         keywords["dram_slice_config"] = slice_config_text(site)
     else:
         keywords["slice_config"] = slice_config_text(site)
@@ -148,16 +146,16 @@ def _pool(site: Site) -> str:
         "input_w": site.integer("input_width"),
         "channels": site.integer("channels"),
         "kernel_size": integers(site.need("kernel_size")),
-        "stride": integers(site.attr("stride", (1, 1))),
-        "padding": padding_text(site.attr("padding", (0, 0, 0, 0)), "[{}, {}]"),
+        "stride": integers(site.attr("stride")),
+        "padding": padding_text(site.attr("padding"), "[{}, {}]"),
     }
-    dilation = [int(d) for d in site.attr("dilation", (1, 1))]
+    dilation = [int(d) for d in site.attr("dilation")]
     if site.query.op == "ttnn.max_pool2d":
         keywords["dilation"] = literal(dilation)
     elif dilation != [1, 1]:
         raise OpModelError("ttnn.avg_pool2d has no dilation")
     keywords["ceil_mode"] = site.flag("ceil_mode")
-    if site.query.op == "ttnn.avg_pool2d" and not site.attr("count_include_pad", True):
+    if site.query.op == "ttnn.avg_pool2d" and not site.attr("count_include_pad"):
         keywords["count_include_pad"] = "False"
     pooled = call(
         site.query.op,
@@ -178,7 +176,7 @@ def _pool(site: Site) -> str:
 def _upsample(site: Site) -> str:
     high, wide = site.need("scale_factor")
     scale = literal(high) if (high, type(high)) == (wide, type(wide)) else literal([high, wide])
-    mode = literal(str(site.attr("mode", "nearest")))
+    mode = literal(str(site.attr("mode")))
     return site.call(scale, mode=mode, memory_config=site.memory, compute_kernel_config=site.compute)
 
 

@@ -85,7 +85,7 @@ def _where(site: Site) -> str:
     rest = list(site.operands[1:])
     chosen = []
     for name in ("x", "y"):
-        value = site.attr(name)
+        value = site.attrs.get(name)
         use_tensor = bool(rest) and (value is None or len(rest) == 2)
         chosen.append(rest.pop(0) if use_tensor else literal(value))
     if "None" in chosen:
@@ -98,7 +98,7 @@ def _ternary(site: Site) -> str:
 
 
 def _ternary_value(site: Site) -> str:
-    value = literal(site.attr("value", 1.0))
+    value = literal(site.attr("value"))
     return site.call(site.operand(1), site.operand(2), value=value, memory_config=site.memory)
 
 

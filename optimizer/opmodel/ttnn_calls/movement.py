@@ -19,21 +19,21 @@ from optimizer.opmodel.ttnn_calls.text import (
 
 def _made(site: Site, *positional: str, function: str, **named: str | None) -> str:
     """A call with the `dtype=` argument, else attribute `dtype`."""
-    name = site.attr("dtype")
+    name = site.attrs.get("dtype")
     dtype = site.dtype if name is None else dtype_text(DType(str(name)))
     return call(function, *positional, dtype=dtype, **named, device=site.device, memory_config=site.memory)
 
 
 def _filled(site: Site) -> str:
-    value = [literal(site.attr("value", 0.0))] if site.query.op == "ttnn.full" else []
-    page = site.attr("layout", PageLayout.TILE.value)
+    value = [literal(site.attr("value"))] if site.query.op == "ttnn.full" else []
+    page = site.attr("layout") or PageLayout.TILE.value
     layout = layout_text({"rm": PageLayout.ROW_MAJOR}.get(page) or PageLayout(page))
     return _made(site, integer_tuple(site.need("shape")), *value, function=site.query.op, layout=layout)
 
 
 def _arange(site: Site) -> str:
     """`ttnn.arange` counts in whole numbers; other steps scale and shift a count."""
-    start, end, step = site.attr("start", 0), site.need("end"), site.attr("step", 1)
+    start, end, step = site.attr("start"), site.need("end"), site.attr("step")
     if all(float(v).is_integer() for v in (start, end, step)):
         return _made(site, *(literal(int(v)) for v in (start, end, step)), function="ttnn.arange")
     counted = _made(site, "0", literal(steps(start, end, step)), "1", function="ttnn.arange")
@@ -50,7 +50,7 @@ def _split(site: Site) -> str:
     """By one size where all parts but the last have it, as TTNN's own callers do, else by all sizes."""
     sizes = [int(s) for s in site.need("sizes")]
     even = all(size == sizes[0] for size in sizes[:-1]) and sizes[-1] <= sizes[0]
-    return site.call(site.integer("size", sizes[0]) if even else literal(sizes), site.integer("dim"))
+    return site.call(literal(int(site.attr("size") or sizes[0])) if even else literal(sizes), site.integer("dim"))
 
 
 def _scatter(site: Site) -> str:
@@ -79,7 +79,7 @@ CALLS: dict[str, Writer] = {
     "ttnn.slice": _slice,
     "ttnn.split": _split,
     "ttnn.pad": lambda site: site.call(
-        literal([(int(before), int(after)) for before, after in site.need("padding")]), literal(site.attr("value", 0.0))
+        literal([(int(before), int(after)) for before, after in site.need("padding")]), literal(site.attr("value"))
     ),
     # works on its operand's buffer, whatever memory config it is given
     "ttnn.fill_implicit_tile_padding": lambda site: site.call(literal(float(site.need("value"))), memory_config=None),
@@ -87,9 +87,9 @@ CALLS: dict[str, Writer] = {
     "ttnn.repeat_interleave": lambda site: site.call(site.integer("repeats"), site.integer("dim")),
     "ttnn.unsqueeze": lambda site: site.call(site.integer("dim"), memory_config=None),  # takes none
     "ttnn.embedding": lambda site: site.call(
-        site.operand(1), layout=layout_text(PageLayout(site.attr("layout", "tile"))), memory_config=site.memory
+        site.operand(1), layout=layout_text(PageLayout(site.attr("layout") or "tile")), memory_config=site.memory
     ),
-    "ttnn.gather": lambda site: site.call(site.integer("dim", -1), site.operand(1)),
+    "ttnn.gather": lambda site: site.call(site.integer("dim"), site.operand(1)),
     "ttnn.scatter": _scatter,
     "ttnn.scatter_add": _scatter,
     "ttnn.to_layout": lambda site: site.call(

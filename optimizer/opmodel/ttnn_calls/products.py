@@ -35,7 +35,7 @@ def _product(site: Site, bias: str | None) -> str:
     )
 
 
-def _attended(site: Site, mask: str | None, positions: str | None, causal: bool) -> str:
+def _attended(site: Site, mask: str | None, positions: str | None) -> str:
     """Attention; a sequence is causal where that is said, a decode step unless it is said that it is not."""
     scale = site.attr("scale")
     return site.call(
@@ -44,7 +44,7 @@ def _attended(site: Site, mask: str | None, positions: str | None, causal: bool)
         function=f"ttnn.transformer.{site.query.op.removeprefix('ttnn.')}",
         attn_mask=mask,
         cur_pos=positions,
-        is_causal=site.flag("is_causal", causal),
+        is_causal=site.flag("is_causal"),
         scale=None if scale is None else literal(float(scale)),
         memory_config=site.memory,
         program_config=program_config_text(site, SDPAProgramConfig),
@@ -55,7 +55,7 @@ def _attended(site: Site, mask: str | None, positions: str | None, causal: bool)
 def _sdpa_decode(site: Site) -> str:
     positions = site.need("cur_pos")
     listed = integers(positions if isinstance(positions, tuple) else (positions,))
-    return _attended(site, site.optional(3), listed, causal=True)
+    return _attended(site, site.optional(3), listed)
 
 
 def _split_heads(site: Site) -> str:
@@ -84,7 +84,7 @@ def _nlp_create_heads(site: Site) -> str:
 CALLS: dict[str, Writer] = {
     "ttnn.matmul": lambda site: _product(site, None),
     "ttnn.linear": lambda site: _product(site, site.optional(2)),
-    "ttnn.scaled_dot_product_attention": lambda site: _attended(site, site.optional(3) or "None", None, causal=False),
+    "ttnn.scaled_dot_product_attention": lambda site: _attended(site, site.optional(3) or "None", None),
     "ttnn.scaled_dot_product_attention_decode": _sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": _split_heads,
     "ttnn.concatenate_heads": lambda site: site.call(function="ttnn.transformer.concatenate_heads"),

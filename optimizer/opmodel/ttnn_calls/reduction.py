@@ -40,13 +40,9 @@ def _argmax(site: Site) -> str:
     return site.call(dim=one, keepdim=site.flag("keepdim"), memory_config=site.memory)
 
 
-EPSILON = 1e-5
-"""Where a query gives none."""
-
-
 def _softmax(site: Site) -> str:
     return site.call(
-        dim=site.integer("dim", -1),
+        dim=site.integer("dim"),
         memory_config=site.memory,
         compute_kernel_config=site.compute,
         numeric_stable=site.stated_flag("numeric_stable"),
@@ -54,7 +50,7 @@ def _softmax(site: Site) -> str:
 
 
 def _epsilon(site: Site) -> str:
-    return literal(float(site.attr("epsilon", EPSILON)))
+    return literal(float(site.attr("epsilon")))
 
 
 def _layer_norm(site: Site) -> str:
@@ -125,7 +121,7 @@ CALLS: dict[str, Writer] = {
         (f"ttnn.{name}" for name in REDUCTIONS),
         lambda site: site.call(
             dim=_dim(site),
-            keepdim=site.flag("keepdim", True),
+            keepdim=site.flag("keepdim"),
             memory_config=site.memory,
             compute_kernel_config=site.compute,
         ),
@@ -133,14 +129,14 @@ CALLS: dict[str, Writer] = {
     "ttnn.prod": _prod,
     "ttnn.argmax": _argmax,
     "ttnn.topk": lambda site: site.call(
-        site.integer("k"), dim=site.integer("dim", -1), largest=site.stated_flag("largest"), memory_config=site.memory
+        site.integer("k"), dim=site.integer("dim"), largest=site.stated_flag("largest"), memory_config=site.memory
     ),
     "ttnn.sort": lambda site: site.call(
-        dim=site.integer("dim", -1), descending=site.stated_flag("descending"), memory_config=site.memory
+        dim=site.integer("dim"), descending=site.stated_flag("descending"), memory_config=site.memory
     ),
     "ttnn.cumsum": lambda site: site.call(
-        site.integer("dim", -1),
-        reverse_order="True" if site.attr("reverse_order", False) else None,
+        site.integer("dim"),
+        reverse_order="True" if site.attr("reverse_order") else None,
         memory_config=site.memory,
     ),
     "ttnn.softmax": _softmax,

@@ -18,6 +18,7 @@ from optimizer.errors import OpModelError
 from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import (
     BufferType,
     CoreRange,
@@ -186,9 +187,13 @@ class Site:
     def attrs(self) -> Mapping[str, Attr]:
         return self.query.attr
 
-    def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or the default where it is absent."""
-        return self.attrs.get(name, default)
+    def attr(self, name: str) -> Any:
+        """An attribute, or the default that the vocabulary gives it; None where it has none."""
+        return self._filled.get(name)
+
+    @cached_property
+    def _filled(self) -> Mapping[str, Any]:
+        return opdef(self.query.op).with_defaults(self.attrs)
 
     def need(self, name: str) -> Any:
         """An attribute that the call cannot do without; OpModelError names op and attribute."""
@@ -196,12 +201,12 @@ class Site:
             raise OpModelError(f"{self.query.op} needs attribute '{name}'")
         return self.attrs[name]
 
-    def integer(self, name: str, default: int | None = None) -> str:
+    def integer(self, name: str) -> str:
         """Text of a whole number; OpModelError where it is absent and has no default."""
-        return literal(int(self.need(name) if default is None else self.attr(name, default)))
+        return literal(int(self._filled[name] if name in self._filled else self.need(name)))
 
-    def flag(self, name: str, default: bool = False) -> str:
-        return literal(bool(self.attr(name, default)))
+    def flag(self, name: str) -> str:
+        return literal(bool(self.attr(name)))
 
     def stated_flag(self, name: str) -> str | None:
         """None where the query leaves it to TTNN."""

@@ -14,7 +14,6 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.memory_config import DRAM_TILE, HOST_ROW_MAJOR
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.opmodel.analytical.windows.arena import Arena
 from optimizer.opmodel.analytical.windows.halo import HaloConfig, halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.windows.parallel import Window, halo_sticks
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
@@ -86,30 +85,6 @@ def test_transposed_window_spreads_the_input() -> None:
     assert window.spread_out.out_hw == (16, 16)
 
 
-def test_arena_allocates_first_fit_from_the_top() -> None:
-    arena = Arena(0)
-    first = arena.allocate(100)
-    second = arena.allocate(50)
-    arena.free(first)
-    assert arena.allocate(80).depth == 80  # fits the hole
-    assert arena.allocate(60).depth == 210  # does not
-    arena.run(40)
-    assert arena.room == 250
-    assert second.depth == 150
-    assert arena.move(second).depth == 130
-    assert arena.trace.peak_tensors == 190
-
-
-def test_arena_counts_a_freed_operand() -> None:
-    """tt-metal's counters start at the op, so an operand that the op frees counts against what it allocates."""
-    arena = Arena(1000)
-    arena.allocate(300)
-    arena.free(arena.operand)
-    arena.allocate(400)
-    assert arena.trace.peak_tensors == 300
-    assert arena.room == 300
-
-
 @pytest.mark.parametrize(("folding", "peak_bytes"), [(None, 36864), (False, 24800)])
 def test_folding_can_be_switched_off(folding: bool | None, peak_bytes: int) -> None:
     """Windows that do not overlap: folded they are pixels of a matmul (peaks of mock devices)."""
@@ -161,3 +136,23 @@ def test_refusals_of_padded_images(board: str, sizes: dict[str, Any], message: s
     answer = create("analytical", DeviceSpec.preset(board), 32768).constraints(query)
 
     assert (answer.valid, answer.error) == (False, message)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "programs"),
+    [((1, 1), ["reshard", "matmul"]), ((2, 2), ["reshard", "halo", "conv"]), ((1, 2), ["reshard", "halo", "conv"])],
+)
+def test_a_dilated_kernel_of_one_pixel_is_timed_as_what_runs(dilation: tuple[int, int], programs: list[str]) -> None:
+    """A convolution with its halo; a matmul only where nothing is dilated."""
+    shapes = ((1, 1, 1024, 64), (128, 64, 1, 1))
+    inputs = tuple(TensorSpec(s, DType.BF16, x) for s, x in zip(shapes, (DRAM_TILE, HOST_ROW_MAJOR), strict=True))
+    attrs: dict[str, Attr] = {
+        "batch_size": 1, "input_height": 32, "input_width": 32, "in_channels": 64, "out_channels": 128,
+        "kernel_size": (1, 1), "dilation": dilation,
+    }  # fmt: skip
+    config = Conv2dConfig(weights_dtype="bf16", shard_layout="height_sharded", slice="l1")
+    model = create("analytical", DeviceSpec.preset("n150"), 32768)
+    query = OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config)
+
+    assert model.constraints(query).valid
+    assert [part.name for part in model.cost(query).parts] == programs

@@ -77,7 +77,7 @@ def test_lack_of_room(start: Any, layouts: Any, n150: DeviceSpec) -> None:
     held = tiles(session, layouts.l1, 100)
     assert refusal(lambda: session.run(cb=held.buffer.address + 32)).kind is Rejection.CB_CLASH
     session.run(cb=held.buffer.address)
-    assert refusal(lambda: session.small(32769)).kind is Rejection.OOM_L1
+    assert refusal(lambda: session.run(small=32769)).kind is Rejection.OOM_L1
     assert refusal(lambda: session.make((2**20, 2**13), DType.BF16, TILED, layouts.dram)).kind is Rejection.OOM_DRAM
 
 

@@ -133,6 +133,11 @@ def _heads(job: Job) -> tuple[Work, ...]:
     return (Work("movement", job.name, cores, job.reads[:1], job.writes, share=share, burst=burst),)
 
 
+def transfer(job: Job) -> tuple[Work, ...]:
+    """Between host and board."""
+    return (Work("transfer", job.name, 1, job.reads, job.writes),)
+
+
 def _lines(tensor: TensorSpec) -> int:
     """Half-tile rows of the elements of a tensor."""
     return prod(tensor.shape[:-1]) * ceil_div(tensor.shape[-1], TILE) * 2 if tensor.shape else 1

@@ -23,16 +23,14 @@ class Job:
     """A query with what its work is built from."""
 
     query: OpQuery
+    attrs: dict[str, Any]
+    """Of the query, defaults filled in."""
     usage: Usage
     device: DeviceSpec
     name: str
     cores: int
     reads: tuple[Piece, ...]
     writes: tuple[Piece, ...]
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        return dict(self.query.attrs)
 
     @property
     def out(self) -> TensorSpec | None:

@@ -114,7 +114,7 @@ def _decode(job: Job) -> tuple[Work, ...]:
     q, k = job.query.inputs[0], job.query.inputs[1]
     rows, width = tiles(q.shape)
     keys = padded_shape(k.shape, TILED)[-2] // TILE
-    if job.attrs.get("is_causal"):  # keys after the current position are left out
+    if job.query.attr.get("is_causal"):  # stated: keys after the current position are left out
         keys = ceil_div(keys, 2)
     fid, fp32 = fidelity(job.attrs, "HiFi2")
     product = Product(

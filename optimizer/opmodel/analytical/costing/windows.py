@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from optimizer.ir.dtype import DType
+from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.group_norm import group_norm_arguments, virtual_columns
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div
@@ -15,21 +16,6 @@ from optimizer.opmodel.analytical.costing.products import matmul
 from optimizer.opmodel.analytical.tensors import HEIGHT, tiles
 from optimizer.opmodel.analytical.work import Feed, Groups, Piece, Place, Product, Window, Work
 from optimizer.opmodel.base import TensorSpec
-
-
-def _pair(value: Any, default: int = 1) -> tuple[int, int]:
-    if isinstance(value, tuple) and len(value) >= 2:
-        return (int(value[0]), int(value[1]))
-    return (int(value), int(value)) if isinstance(value, int) else (default, default)
-
-
-def _padding(attrs: dict[str, Any]) -> tuple[int, int]:
-    """(rows, columns) of padding around an image."""
-    given = attrs.get("padding", 0)
-    if isinstance(given, tuple) and len(given) == 4:
-        return (int(given[0]) + int(given[1]), int(given[2]) + int(given[3]))
-    y, x = _pair(given, 0)
-    return (2 * y, 2 * x)
 
 
 def _shared_cores(job: Job, layout_name: str | None) -> int:
@@ -57,18 +43,16 @@ def _input(job: Job, pixels: int, wide: int, down: int, channels: int) -> tuple[
 def _halo(job: Job, pixels: int, wide: int, channels: int, kernel: tuple[int, int], tiled: bool) -> Work:
     """The exchange of edges before a window slides over the shards."""
     attrs = job.attrs
-    height, width = int(attrs.get("input_height", 0) or 0), int(attrs.get("input_width", 0) or 0)
-    if not height or not width:
-        sizes = job.query.inputs[0].shape
-        height, width = (sizes[1], sizes[2]) if len(sizes) == 4 and sizes[1] > 1 else (1, pixels)
+    height, width = attrs["input_height"], attrs["input_width"]
     down = max(1, job.cores // wide)
     images = max(1, pixels // max(1, height * width))
-    pad_y, pad_x = _padding(attrs)
-    padded = images * ((height + pad_y) * (width + pad_x) - height * width)
-    dilation = _pair(attrs.get("dilation"))
+    top, bottom, left, right = attrs["padding"]
+    row = width + left + right
+    padded = images * ((height + top + bottom) * row - height * width)
+    dilation = attrs["dilation"]
     inputs = ceil_div(pixels, down)
     # Each core also needs the rows of the image that its last window reaches.
-    reach = ((kernel[0] - 1) * dilation[0]) * (width + pad_x) + (kernel[1] - 1) * dilation[1]
+    reach = ((kernel[0] - 1) * dilation[0]) * row + (kernel[1] - 1) * dilation[1]
     padding = ceil_div(padded, down)
     outputs = inputs + padding + min(reach, pixels)
     rows = ceil_div(inputs, TILE) if tiled else 0
@@ -89,18 +73,16 @@ def _result(job: Job, cores: int) -> list[Work]:
 
 def conv(job: Job) -> tuple[Work, ...]:
     """Shards, halo, convolution, and the result's copy; from DRAM to DRAM slice by slice."""
-    x, weight, out = job.query.inputs[0], job.query.inputs[1], job.out
+    x, out = job.query.inputs[0], job.out
     assert out is not None, "a convolution has a result"
     if job.usage.plan is not None:  # a 1x1 convolution of an interleaved input runs as `ttnn.linear`
         return matmul(replace(job, reads=(*job.reads[:1], *map(_prepared, job.reads[1:]))))
     attrs = job.attrs
     config = job.query.config if isinstance(job.query.config, Conv2dConfig) else Conv2dConfig()
-    kernel = _pair(attrs.get("kernel_size"))
-    if len(weight.shape) == 4 and not attrs.get("kernel_size"):
-        kernel = (weight.shape[2], weight.shape[3])
-    channels = max(1, int(attrs.get("in_channels", 0) or 0) or x.shape[-1])
+    kernel: tuple[int, int] = attrs["kernel_size"]
+    channels = attrs["in_channels"]
     pixels = max(1, prod(x.shape[:-1]))
-    pointwise = kernel == (1, 1) and _pair(attrs.get("stride")) == (1, 1) and _padding(attrs) == (0, 0)
+    pointwise = is_pointwise(attrs)
     wide = _shared_cores(job, config.shard_layout)
     slices = max(1, job.usage.slices)
     rows, columns = tiles(out.shape)
@@ -137,10 +119,9 @@ def _slice_read(job: Job, kernel: tuple[int, int], slices: int) -> Work:
     those of the next slice (tt-metal's `padded_slice`)."""
     attrs, x = job.attrs, job.query.inputs[0]
     axis = 0 if job.usage.slices_along_height else 1
-    name = ("input_height", "input_width")[axis]
-    extent = max(1, int(attrs.get(name, 0) or 0))
-    reach = (kernel[axis] - 1) * _pair(attrs.get("dilation"))[axis] + 1
-    shared = 0 if job.query.op == "ttnn.conv_transpose2d" else reach - _pair(attrs.get("stride"))[axis]
+    extent = attrs[("input_height", "input_width")[axis]]
+    reach = (kernel[axis] - 1) * attrs["dilation"][axis] + 1
+    shared = 0 if job.name == "conv_transpose2d" else reach - attrs["stride"][axis]
     # A slice reads no more than there is.
     rows = min(extent, ceil_div(extent + (slices - 1) * shared, slices))
     whole = of_tensor(x)
@@ -193,7 +174,7 @@ def _conv_product(
 ) -> Product:  # fmt: skip
     x, weight = job.query.inputs[0], job.query.inputs[1]
     dtype = DType(config.weights_dtype) if config.weights_dtype else weight.dtype
-    groups = int(job.attrs.get("groups", 1) or 1)
+    groups = job.attrs["groups"]
     depth = ceil_div(channels * kernel[0] * kernel[1], TILE)
     if groups > 1 and groups == channels:  # depth-wise weights are spread over blocks of the diagonal
         depth = ceil_div(channels, TILE) * kernel[0] * kernel[1]
@@ -216,9 +197,9 @@ def pool(job: Job) -> tuple[Work, ...]:
         return (Work("movement", job.name, job.cores, job.reads, job.writes),)
     attrs = job.attrs
     channels, pixels = x.shape[-1], max(1, prod(x.shape[:-1]))
-    kernel = _pair(attrs.get("kernel_size"), 0)
+    kernel = attrs.get("kernel_size")
     results = max(1, prod(out.shape[:-1]))
-    if kernel == (0, 0):  # over the whole image
+    if kernel is None:  # over the whole image
         return (Work("reduce", job.name, job.cores, job.reads, job.writes),)
     wide = _shared_cores(job, None)
     before, tiled = _input(job, pixels, wide, max(1, job.cores // wide), channels)

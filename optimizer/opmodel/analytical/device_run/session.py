@@ -7,7 +7,10 @@ allocated.
 Lifetimes decide what coexists in L1, so they are written down. A function with `@scoped` is a function body of
 tt-metal: tensors made in it die when it returns, but for those that it returns. `Session.replace` is an assignment
 to a name that already holds a tensor, which dies then. A view keeps its buffer: it is returned or replaced as the
-tensor that it reads. Operands, and what a caller made, are never freed.
+tensor that it reads. Operands, and what a caller made, are never freed so.
+
+Room is asked as the run goes, or, of an `endless` one, afterwards: there every tensor fits and `usage` says how many
+bytes must be free. Convolutions and pools run so, with tensors of which only the bytes are known (`hold`).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.l1.allocator import L1Allocator
-from optimizer.l1.events import EventLog
+from optimizer.l1.events import OPERAND, EventLog
 from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
@@ -31,6 +34,8 @@ from optimizer.opmodel.analytical.tensors import BLOCK, WIDTH, dram_bank_bytes, 
 from optimizer.opmodel.base import Rejection, TensorSpec
 
 Shape = tuple[int, ...]
+_ENDLESS = 1 << 40
+"""Top of an address space in which every allocation succeeds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +45,7 @@ class Buffer:
     size: int
     address: int | None
     number: int | None = None
-    """Among the buffers that the run made in L1; None of others."""
+    """Among the buffers that the run made in L1; None of others and of operands."""
     freed: bool = False
 
 
@@ -106,11 +111,12 @@ class Held:
 class Session:
     """L1 and the counters while an op runs on otherwise empty cores."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, endless: bool = False) -> None:
         self.device: DeviceSpec = case.device
-        self.bank = case.device.l1_bank_bytes(case.l1_small_bytes)
         self.small_bytes = case.l1_small_bytes
-        self.l1 = L1Allocator(0, self.bank, case.device.l1_buffer_alignment_bytes)
+        self.endless = endless
+        self.bank = _ENDLESS if endless else case.device.l1_bank_bytes(case.l1_small_bytes)
+        self.l1 = L1Allocator(0, self.bank, 1 if endless else case.device.l1_buffer_alignment_bytes)
         """Addresses count from where circular buffers start."""
         self.live: list[Buffer] = []
         """Of the tensors made in this run, in the order they were made."""
@@ -124,9 +130,14 @@ class Session:
         self.peak_total = 0
         self.peaks = [0, 0, 0]
         """Peak of circular buffers, dataflow buffers and scratchpads."""
+        self.small_peak = 0
+        """Most bytes in L1_SMALL at once."""
         self.ran = 0
         """Programs so far."""
+        self._deepest = 0
+        """Most bytes in use at once on one core, from the top of the bank down; followed where that is endless."""
         self.inputs = [self._given(t) for t in case.inputs]
+        self._operands = self._deepest
         self.log = EventLog()
         self.tensors = self.peak_tensors = self.peak_total = 0
 
@@ -151,8 +162,20 @@ class Session:
         self.live.append(buffer)
         return Held(shape, padded, dtype, page, memory, buffer, known)
 
+    def hold(self, size: int) -> Buffer:
+        """A new tensor in L1 of which only the bytes are known."""
+        buffer = self._allocate(size) if size else Buffer(0, None)
+        buffer.number = self.log.made(size)
+        self.live.append(buffer)
+        return buffer
+
+    def move(self, buffer: Buffer) -> Buffer:
+        """`ttnn.move`: freed and allocated again, higher up where there is room."""
+        self.end(buffer)
+        return self.hold(buffer.size)
+
     def _place(self, tensor: TensorSpec) -> Buffer:
-        problem = spec_problem(tensor, self.device)
+        problem = None if self.endless else spec_problem(tensor, self.device)
         if problem is not None:
             refuse(problem)
         if tensor.layout.is_l1:
@@ -170,7 +193,24 @@ class Session:
             refuse(text, Rejection.OOM_L1)
         self.tensors += size
         self._count(self.tensors)
+        if self.endless:
+            self._deepen(0)
         return Buffer(size, address)
+
+    @property
+    def _depth(self) -> int:
+        """Distance of the lowest tensor from the top of the bank."""
+        lowest = self.l1.lowest_address
+        return 0 if lowest is None else self.bank - lowest
+
+    def _deepen(self, program: int) -> None:
+        """Raise the bytes in use at once: a program's buffers lie below the lowest tensor."""
+        self._deepest = max(self._deepest, self._depth + program)
+
+    @property
+    def room(self) -> int:
+        """Bytes that must be free beside the operands, of an endless run; 0 of one that asked as it went."""
+        return self._deepest - self._operands if self.endless else 0
 
     def _count(self, tensors: int) -> None:
         """Raise the peaks to so many bytes of tensors in L1 beside the program's buffers."""
@@ -188,13 +228,6 @@ class Session:
         self.in_dram += size
         return Buffer(size, None)
 
-    def small(self, size: int) -> None:
-        """A list in the small L1 region for the next program; gone with the op, but part of the peak."""
-        if size > self.small_bytes:
-            text = f"Out of Memory: {size} B do not fit in the L1_SMALL region of {self.small_bytes} B"
-            refuse(text, Rejection.OOM_L1)
-        self._count(self.tensors + size)
-
     def free_l1(self) -> int:
         """`get_max_l1_space`: bytes between where circular buffers start and the lowest tensor in L1."""
         lowest = self.l1.lowest_address
@@ -203,16 +236,24 @@ class Session:
     # -- lifetimes ----------------------------------------------------------------------------------------
     def free(self, held: Held) -> None:
         """End a tensor and its views. StateError unless the function that is running made it."""
-        if held.buffer not in self.live[self._mark :]:
+        if not self.made(held.buffer):
             raise StateError(f"a tensor {held.shape} is freed that is gone, or that the caller made")
-        self.live.remove(held.buffer)
-        self._release(held.buffer)
+        self.end(held.buffer)
+
+    def end(self, buffer: Buffer) -> None:
+        """End a tensor, whoever made it: an operand, or the caller's own. StateError if it is gone already."""
+        if buffer.freed:
+            raise StateError(f"a tensor of {buffer.size} B is freed that is gone")
+        if buffer in self.live:
+            self._mark -= not self.made(buffer)
+            self.live.remove(buffer)
+        self._release(buffer)
 
     def replace(self, old: Held, new: Held) -> Held:
         """`new`, which takes the place of `old`: that one is freed unless `new` reads it or the caller made it."""
         if old.buffer.freed:
             raise StateError(f"a tensor {old.shape} is replaced that is gone")
-        if new.buffer is not old.buffer and old.buffer in self.live[self._mark :]:
+        if new.buffer is not old.buffer and self.made(old.buffer):
             self.free(old)
         return new
 
@@ -221,14 +262,15 @@ class Session:
         outer, self._mark = self._mark, len(self.live)
         return outer
 
-    def leave(self, outer: int, kept: Held | Sequence[Held] | None) -> None:
+    def made(self, buffer: Buffer) -> bool:
+        """Whether the function that is running made it."""
+        return buffer in self.live[self._mark :]
+
+    def leave(self, outer: int, returned: Sequence[Buffer]) -> None:
         """End it: what it made is freed but for what it returns."""
         mark, self._mark = self._mark, outer
         made = self.live[mark:]
         if not made:
-            return
-        returned = [kept.buffer] if isinstance(kept, Held) else [held.buffer for held in kept or ()]
-        if made == returned:
             return
         self.live[mark:] = [buffer for buffer in made if buffer in returned]
         for buffer in made:
@@ -242,8 +284,7 @@ class Session:
         else:
             self.l1.free(buffer.address)
             self.tensors -= buffer.size
-            if buffer.number is not None:
-                self.log.freed(buffer.number)
+            self.log.freed(OPERAND if buffer.number is None else buffer.number)
 
     # -- programs -----------------------------------------------------------------------------------------
     def run(
@@ -253,25 +294,39 @@ class Session:
         cb: int = 0,
         per_core: int | None = None,
         ranges: tuple[CoreRange, ...] | None = None,
+        small: int = 0,
     ) -> None:
         """A program with so many bytes of buffers per core; `per_core` where they never meet on one core.
 
         Buffers that borrow a tensor's memory take nothing. `ranges` are the cores when the op takes a shard
-        grid as it is: they must be worker cores.
+        grid as it is: they must be worker cores. `small`: index tensors in L1_SMALL, made just before, which tt-metal
+        counts together with the other tensors.
         """
         if ranges is not None:
             rows, columns = self.device.grid_yx
             inside = all(x1 < columns and y1 < rows for _, _, x1, y1 in ranges)
             need(inside, f"WorkUnitSpec targets a node out of bounds of the {columns}x{rows} compute grid")
         self.ran += 1
+        if small:
+            self._small(small)
         self.program = dfb + scratch + cb
         for index, size in enumerate((cb, dfb, scratch)):
             if size > self.peaks[index]:
                 self.peaks[index] = size
-        self._count(self.tensors)
+        self._count(self.tensors + small)
         together = self.program if per_core is None else per_core
         self.log.ran(together)
-        self._fit(together)
+        if self.endless:
+            self._deepen(together)
+        else:
+            self._fit(together)
+
+    def _small(self, size: int) -> None:
+        if size > self.small_bytes and not self.endless:
+            text = f"Out of Memory: {size} B do not fit in the L1_SMALL region of {self.small_bytes} B"
+            refuse(text, Rejection.OOM_L1)
+        self.small_peak = max(self.small_peak, size)
+        self._count(self.tensors + size)
 
     def _fit(self, size: int) -> None:
         if size > self.device.cb_limit_bytes:
@@ -283,20 +338,20 @@ class Session:
             refuse(text, Rejection.CB_CLASH)
 
     def usage(self, *outputs: Held, view: bool = False) -> Usage:
-        """What the run took. Room was checked as it went. StateError for a result that is gone."""
+        """What the run took. StateError for a result that is gone."""
         for held in outputs:
             if held.buffer.freed:
                 raise StateError(f"a result {held.shape} of the op is freed before its end")
+        made = [held.buffer.number for held in outputs]
+        cores = 1 if view else self.device.num_cores
+        return self.summed(tuple(held.tensor() for held in outputs), cores, *made, view=view)
+
+    def summed(self, outputs: tuple[TensorSpec, ...], cores: int, *made: int | None, view: bool = False) -> Usage:
+        """What a run took that gives these tensors, in buffers of these numbers."""
         return Usage(
-            tuple(held.tensor() for held in outputs),
-            cb=sum(self.peaks),
-            l1=self.peak_tensors,
-            peak=self.peak_total,
-            room=0,
-            cores=1 if view else self.device.num_cores,
-            view=view,
-            allocations=self.log.allocations(*(held.buffer.number for held in outputs)),
-        )
+            outputs, cb=sum(self.peaks), l1=self.peak_tensors, peak=self.peak_total, room=self.room, cores=cores,
+            view=view, allocations=self.log.allocations(*made),
+        )  # fmt: skip
 
 
 def scoped[**P, Kept: Held | Sequence[Held] | None](
@@ -311,10 +366,14 @@ def scoped[**P, Kept: Held | Sequence[Held] | None](
     def body(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> Kept:
         outer = session.enter()
         kept = function(session, *args, **kwargs)
-        session.leave(outer, kept)
+        session.leave(outer, _buffers(kept))
         return kept
 
     return body
+
+
+def _buffers(held: Held | Sequence[Held] | None) -> list[Buffer]:
+    return [held.buffer] if isinstance(held, Held) else [each.buffer for each in held or ()]
 
 
 def natural_padding(shape: Shape, page: PageLayout, memory: MemoryConfig) -> Shape:

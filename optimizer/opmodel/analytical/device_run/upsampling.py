@@ -79,8 +79,7 @@ def _run_shards(session: Session, held: Held, out: Held, rows_up: int) -> None:
     need(out.spec.num_cores == held.spec.num_cores, "Output tensor should have same number of cores as input tensor")
     n, h, w, _ = held.padded
     most = _most_intervals(n * h, w, held.spec.shape[0], rows_up)
-    session.small(2 * most * INTERVAL_BYTES)
-    session.run()
+    session.run(small=2 * most * INTERVAL_BYTES)
 
 
 def _most_intervals(rows: int, width: int, sticks: int, rows_up: int) -> int:

@@ -16,7 +16,7 @@ from optimizer.layouts.attention_chunks import Dealt, deal
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.op_config import SDPAProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.derive import flat_spec, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.transfer import sharded_to_interleaved
@@ -68,7 +68,7 @@ def sdpa(case: Case) -> Usage:
         _check_mask(mask, q, k, causal)
     chunks = attention_chunks(case)
     memory = DRAM_MEMORY if case.output is None else case.output
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     out = case.result(result_shapes(case)[0], case.x.dtype, memory)
     return Usage((out,), cb=_buffers(case, chunks, mask, causal), cores=chunks.cores)
 
@@ -157,8 +157,7 @@ def _output_tiles(chunks: Chunks, streaming: bool) -> int:
 
 
 def _buffers(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool) -> int:
-    compute = case.attrs.get("compute")
-    streaming = not (compute and dict(compute).get("fp32"))
+    streaming = not case.fp32()
     q, k, head = chunks.q, chunks.k, chunks.head
     q_tile, k_tile, v_tile = (t.dtype.tile_bytes for t in case.inputs[:3])
     size = q * head * (2 if dealt(case, chunks).chunks > 1 else 1) * q_tile

@@ -7,6 +7,8 @@ Sources: tt-metal 0.81 `eltwise/binary_ng`, `eltwise/ternary`, and answers of mo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optimizer.errors import ShapeError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import FLOATS, WORDS, DType
@@ -25,7 +27,6 @@ from optimizer.opmodel.analytical.ops.eltwise import (
     unary_output,
 )
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
-from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
 UNARY_WITH_SCALAR = frozenset(
@@ -105,18 +106,17 @@ def _as_unary(case: Case) -> Usage:
     x, asked = case.x, case.query.output_dtype
     need(asked is None or case.query.op != "ttnn.pow", "ttnn.pow(): incompatible function arguments")
     out = unary_output(case, case.output, x.dtype)
-    trace = Trace()
-    trace.allocate(case.l1(out))
-    trace.run(unary_buffers(case, x, out), dataflow=True)
+    session = Session(case, endless=True)
+    session.hold(case.l1(out))
+    session.run(dfb=unary_buffers(case, x, out))
     if asked is not None and asked is not out.dtype:
         bare = case.output is not None and case.output.is_sharded and case.output.shard_spec is None
         need(not bare, "bad optional access: the typecast needs shards")
         cast = case.result(x.shape, asked, out.layout.memory, x.layout.page_layout)
-        trace.allocate(case.l1(cast))
-        trace.run(typecast_buffers(out, cast), dataflow=True)
+        session.hold(case.l1(cast))
+        session.run(dfb=typecast_buffers(out, cast))
         out = cast
-    peaks = (trace.peak_tensors, trace.peak_total)
-    return Usage((out,), cb=trace.buffers, l1=peaks[0], peak=peaks[1], cores=case.device.num_cores)
+    return replace(session.summed((out,), case.device.num_cores), room=None, allocations=None)
 
 
 def _memory(case: Case, a: TensorSpec, b: TensorSpec | None, shape: tuple[int, ...]) -> MemoryConfig:

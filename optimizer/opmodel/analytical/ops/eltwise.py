@@ -16,7 +16,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named, refuse
 from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, synthesized
 from optimizer.opmodel.analytical.tensors import ROWS, WIDTH, row_bytes
 from optimizer.opmodel.base import TensorSpec
@@ -131,7 +131,7 @@ def typecast(case: Case) -> Usage:
     if memory.is_sharded or x.layout.is_sharded:
         same = memory.memory_layout is x.layout.memory_layout
         need(same, "Unary operation requires Input and Output memory layout to match")
-        need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+        need_named(memory)
         given, wanted = x.layout.shard_spec, memory.shard_spec
         if given is not None and wanted is not None:
             message = (
@@ -191,10 +191,9 @@ def triangle(case: Case) -> Usage:
     """
     x = case.x
     need(x.layout.is_tile, f"{case.query.op}: the operand must be in tiles")
-    need(not x.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    case.need_interleaved(x)
     need(x.dtype in _MASKS, f"{case.query.op}: no mask of element type {x.dtype}")
-    memory = case.follow()
-    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    memory = case.interleaved(case.follow())
     out = case.result(x.shape, x.dtype, memory)
     mask = TensorSpec(x.shape, _MASKS[x.dtype], out.layout)
     held = case.l1(out) + case.l1(mask) if memory.buffer_type.value == "l1" else 0
@@ -215,7 +214,7 @@ def fill_padding(case: Case) -> Usage:
     """
     x = case.x
     need(x.layout.is_tile, f"{case.query.op}: the operand must be in tiles")
-    need(not x.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    case.need_interleaved(x)
     need(
         x.dtype in FILLED, f"{case.query.op}: elements of type {x.dtype} share exponents with the filling, or are none"
     )

@@ -54,12 +54,11 @@ def result_page(case: Case, row: OpDef) -> PageLayout:
 def interleaved_only(case: Case) -> Usage:
     """Any interleaved operands; interleaved result, DRAM or as operand 0 when nothing is requested."""
     row = opdef(case.query.op)
-    for tensor in case.inputs:
-        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    case.need_interleaved(*case.inputs)
     memory = case.output
     if memory is None:
         memory = case.x.layout.memory if case.inputs and not case.x.layout.is_host else DRAM_MEMORY
-    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    case.interleaved(memory)
     shapes = result_shapes(case)
     page = result_page(case, row)
     dtypes = result_dtypes(case, row, len(shapes))

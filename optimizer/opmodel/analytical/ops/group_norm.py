@@ -21,7 +21,7 @@ from optimizer.layouts.group_norm import (
 )
 from optimizer.layouts.memory_config import PageLayout, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session, natural_padding
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
@@ -110,7 +110,7 @@ def _interleaved(case: Case, groups: int, page: PageLayout, inplace: bool, scale
     need(not inplace, "inplace groupnorm not supported for unsharded tensors")
     chosen = _grid(case, groups)
     memory = DRAM_MEMORY if case.output is None else case.output
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     shape = padded_shape(x.shape, PageLayout.TILE)
     work = _block(shape, groups, chosen)
     fused = x.layout.page_layout is rows and _stays_row_major(case, chosen, work, page, scales)
@@ -238,7 +238,7 @@ def _sharded(case: Case, groups: int, page: PageLayout, inplace: bool, scales: S
     memory = DRAM_MEMORY if case.output is None else case.output
     if inplace:
         memory = x.layout.memory
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     out = case.result(x.shape, x.dtype, memory, page)
     need(out.layout.is_l1, "Only L1 buffers can have an associated circular buffer!")
     deep, wide = spec.shape[0] // TILE, ceil_div(spec.shape[1], TILE)

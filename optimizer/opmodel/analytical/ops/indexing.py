@@ -108,8 +108,7 @@ def gather(case: Case) -> Usage:
     session = Session(case)
     x, index = session.inputs
     rank, axis = len(x.shape), int(case.attrs["dim"]) % len(x.shape)
-    memory = case.output or x.memory
-    need(not memory.is_sharded, "ttnn.gather: sharded output is not supported")
+    memory = case.interleaved(case.output or x.memory)
     turned = axis != rank - 1
     places = _turned(session, index, axis)
     values = _turned(session, x, axis, places.padded[:3])
@@ -150,13 +149,12 @@ def _gathering(session: Session, values: Held, places: Held) -> int:
 def scatter(case: Case) -> Usage:
     x, index, source = case.inputs
     for tensor in case.inputs:
-        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+        case.need_interleaved(tensor)
         need(not tensor.layout.is_tile, f"{case.query.op}: only row-major operands are supported")
     need(x.dtype is source.dtype, "the source must have the operand's element type")
     need(index.dtype in _INDEX, "the index must be an integer tensor")
     need(int(case.attrs["dim"]) % len(x.shape) == len(x.shape) - 1, "only the last dim is supported")
-    memory = case.follow()
-    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    memory = case.interleaved(case.follow())
     out = case.result(result_shapes(case)[0], x.dtype, memory, PageLayout.ROW_MAJOR)
     cb = sum(_row_bytes(tensor, tensor.dtype) for tensor in (x, out, index, source))
     if case.query.op == "ttnn.scatter_add" and x.dtype is DType.BF16:

@@ -12,7 +12,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, tiles
 from optimizer.opmodel.base import TensorSpec
 
@@ -22,18 +22,22 @@ L1_SHARE = 0.95
 """Part of the free L1 that the interleaved kernel may fill."""
 
 
+def _centred(case: Case) -> bool:
+    """Whether the mean is subtracted, as layer_norm does and rms_norm does not."""
+    return case.query.op == "ttnn.layer_norm"
+
+
 def _operands(case: Case) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """(weight, bias, residual); rms_norm takes a weight only."""
     inputs = case.inputs
-    bias = inputs[2] if len(inputs) > 2 and case.query.op == "ttnn.layer_norm" else None
+    bias = inputs[2] if len(inputs) > 2 and _centred(case) else None
     residual = inputs[3] if len(inputs) > 3 else None
     return (inputs[1] if len(inputs) > 1 else None, bias, residual)
 
 
 def _fp32(case: Case) -> bool:
     """32-bit accumulation: by default for layer_norm, not for rms_norm."""
-    compute = case.attrs.get("compute")
-    return bool(dict(compute).get("fp32")) if compute else case.query.op == "ttnn.layer_norm"
+    return case.fp32(_centred(case))
 
 
 def layer_norm(case: Case) -> Usage:
@@ -52,7 +56,7 @@ def layer_norm(case: Case) -> Usage:
     given = isinstance(case.query.config, LayerNormShardedMultiCoreProgramConfig)
     need(not given, "a sharded program config needs a sharded operand")
     memory = case.follow()
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     out = case.result(x.shape, x.dtype, memory)
     return _interleaved(case, out, weight, bias, residual)
 
@@ -78,7 +82,7 @@ def _interleaved(
     case: Case, out: TensorSpec, weight: TensorSpec | None, bias: TensorSpec | None, residual: TensorSpec | None
 ) -> Usage:
     x = case.x
-    fp32, full = _fp32(case), case.query.op == "ttnn.layer_norm"
+    fp32, full = _fp32(case), _centred(case)
     block, interm = (4, 4096) if fp32 else (8, 2048)
     rows, wide = tiles(x.shape)
     padded = round_up(wide, block)
@@ -188,7 +192,7 @@ def _sharded_buffers(
     case: Case, spec: ShardSpec, block_h: int, block_w: int, weight: TensorSpec | None, bias: TensorSpec | None
 ) -> int:
     x = case.x
-    full = case.query.op == "ttnn.layer_norm"
+    full = _centred(case)
     interm = 4096 if _fp32(case) else 2048
     first, gathered = _gathered(spec, x.layout.memory_layout)
     rows = ceil_div(block_h, first)

@@ -11,7 +11,7 @@ from math import prod
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import CoreRange, MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.device_run.reducing import fast_reduce, four_dims, reduce_four, welford
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
@@ -174,7 +174,7 @@ def cumsum(case: Case) -> Usage:
     session = Session(case)
     held = session.inputs[0]
     memory = case.output or held.memory
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     if x.dtype is DType.BF16 and dim == rank - 1:
         return session.usage(_accumulate(session, held, memory))
     lead = max(0, 4 - rank)

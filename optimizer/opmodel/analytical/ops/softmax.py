@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
 from optimizer.opmodel.analytical.tensors import TILED, tiles
 from optimizer.opmodel.base import TensorSpec
 
@@ -45,7 +45,7 @@ def _result(case: Case) -> TensorSpec:
     x = case.x
     memory = case.follow()
     spec = memory.shard_spec
-    need(not memory.is_sharded or spec is not None, "bad optional access")
+    need_named(memory)
     if spec is not None:
         partial = spec.shape[1] != padded_shape(x.shape, TILED)[-1] and x.shape[-1] % TILE
         need(not partial, "Changing the last dimension of a sharded tensor is not supported")
@@ -58,8 +58,7 @@ def _row_buffers(case: Case, x: TensorSpec, wide: int, mask: TensorSpec | None =
     The choice is an estimate against nine tenths of all of L1, whatever lives there.
     """
     tile = x.dtype.tile_bytes
-    compute = case.attrs.get("compute")
-    held = 4096 if (dict(compute).get("fp32") if compute else x.dtype is DType.F32) else 2048
+    held = 4096 if case.fp32(x.dtype is DType.F32) else 2048
     scalar = 4096 if x.dtype is DType.F32 else 2048
     stable = bool(case.attrs.get("numeric_stable", True))
     padded = mask is not None or bool(x.shape[-1] % TILE)
@@ -97,7 +96,7 @@ def attention_softmax(case: Case) -> Usage:
     x = case.x
     memory = case.follow()
     need(x.dtype is not DType.BFP4_B, "Input tensor must be FLOAT32, BFLOAT16, or BFLOAT8_B")
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    need_named(memory)
     out = case.result(x.shape, x.dtype, memory, x.layout.page_layout)
     rows, wide = tiles(x.shape)
     return Usage((out,), cb=_row_buffers(case, x, wide, case.operand(1) or x), cores=min(rows, case.device.num_cores))

@@ -22,6 +22,7 @@ from optimizer.layouts.op_config import (
 )
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
+from optimizer.opmodel.analytical.device_run.session import Session
 from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.products.dram_sharded import dram_sharded
 from optimizer.opmodel.analytical.products.matmul_auto import Problem, check_choice, choice_room, choose
@@ -29,7 +30,6 @@ from optimizer.opmodel.analytical.products.matmul_buffers import Buffers, buffer
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.products.matmul_rules import check_plan, derived_memory
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, TILED
-from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -73,12 +73,8 @@ def _explicit(config: OpConfig) -> Plan:
 
 def _compute(case: Case, out: DType) -> tuple[bool, bool]:
     """(fp32 accumulation in the destination, packer accumulation in L1); defaults as `create_matmul_attributes`."""
-    compute = case.attrs.get("compute")
-    given = dict(compute) if compute else {}
     full = out is DType.F32
-    if not given:
-        return (full, not full)
-    return (bool(given.get("fp32", False)), bool(given.get("l1acc", True)))
+    return (case.fp32(full), bool(case.compute.get("l1acc", True)) if case.compute else not full)
 
 
 def _separate_bias(case: Case, a: TensorSpec, b: TensorSpec, memory: MemoryConfig) -> bool:
@@ -201,23 +197,21 @@ def _usage(
         return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room, plan=plan)
     tile = out.dtype.tile_bytes
     after: list[str] = []
-    trace = Trace()
-    trace.allocate(turned)
+    session = Session(case, endless=True)
     if turned:
-        trace.run(4 * case.inputs[1].dtype.tile_bytes, dataflow=True)
-    trace.allocate(size)
-    trace.run(sizes.total, dataflow=True, idle=sizes.sender)
+        session.hold(turned)
+        session.run(dfb=4 * case.inputs[1].dtype.tile_bytes)
+    session.hold(size)
+    session.run(dfb=sizes.total, per_core=sizes.total - sizes.sender)
     if bias is not None:
         after.append("add")
-        trace.allocate(size)
+        sum_of = session.hold(size)
         broadcast = out.shape[-2:] != (1, *bias.shape)[-2:]
-        trace.run(4 * tile + (4 if broadcast else 2) * bias.dtype.tile_bytes)
-        trace.free(size)
+        session.run(cb=4 * tile + (4 if broadcast else 2) * bias.dtype.tile_bytes)
+        session.end(sum_of)
     if unary:
         after.append(str(case.attrs.get("activation") or ""))
-        trace.allocate(size)
-        trace.run(0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile, dataflow=True)
-    return Usage(
-        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, block=block,
-        blocks=blocks, room=trace.room, plan=plan, after=tuple(after),
-    )  # fmt: skip
+        session.hold(size)
+        session.run(dfb=0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile)
+    usage = session.summed((out,), cores)
+    return replace(usage, block=block, blocks=blocks, plan=plan, after=tuple(after), allocations=None)

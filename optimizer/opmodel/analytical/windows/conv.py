@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.conv_configs import is_pointwise
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.case import Case, Usage, need, need_named
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.products.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
-from optimizer.opmodel.analytical.windows.arena import Arena
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
 from optimizer.opmodel.analytical.windows.conv_plan import auto_kind
-from optimizer.opmodel.analytical.windows.conv_run import Held, flatten, run_in_l1, tilize_buffers
-from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, run_slices
+from optimizer.opmodel.analytical.windows.conv_run import flatten, run_in_l1, tilize_buffers
+from optimizer.opmodel.analytical.windows.conv_slices import run_slices, runs_in_l1, slices_of
 from optimizer.opmodel.analytical.windows.parallel import Window
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -60,11 +61,10 @@ def conv_transpose2d(case: Case) -> Usage:
 
 
 def _convolution(case: Case, problem: ConvProblem, shape: tuple[int, ...]) -> Usage:
-    sliced = problem.config.slice
     page = PageLayout(problem.config.output_layout)
-    if sliced == "l1" or (sliced == "auto" and case.x.layout.is_l1):
+    if runs_in_l1(case, problem):
         return _full(case, problem, shape, page)
-    return _dram(case, problem, shape, page, sliced)
+    return _dram(case, problem, shape, page)
 
 
 def _window(case: Case, transposed: bool) -> Window:
@@ -97,12 +97,10 @@ def _problem(case: Case, window: Window) -> ConvProblem:
     need(config.act_block_h_override % TILE == 0, "act_block_h_override must be a multiple of 32 (tile height).")
     _check_operands(case)
     weights_dtype = DType(config.weights_dtype) if config.weights_dtype else weight.dtype
-    compute = dict(a["compute"]) if a.get("compute") else None
-    fp32 = bool(compute.get("fp32")) if compute else (x.dtype is DType.F32 and weights_dtype is DType.F32)
-    l1_acc = bool(compute.get("l1acc", True)) if compute else False
-    unit = window.kernel == window.stride == window.dilation == (1, 1) and not any(window.padding)
+    fp32 = case.fp32(x.dtype is DType.F32 and weights_dtype is DType.F32)
+    l1_acc = bool(case.compute) and bool(case.compute.get("l1acc", True))
     return ConvProblem(
-        window, a["in_channels"], a["out_channels"], unit and config.shard_layout != WIDTH.value, config,
+        window, a["in_channels"], a["out_channels"], is_pointwise(a) and config.shard_layout != WIDTH.value, config,
         x.layout.memory, not x.layout.is_tile, x.dtype, case.query.output_dtype or x.dtype, weights_dtype,
         len(case.inputs) > 2, fp32, l1_acc, bool(a.get("full_inner_dim")), bool(a.get("config_tensors_in_dram")),
         groups=a["groups"],
@@ -142,34 +140,34 @@ def _fold(p: ConvProblem) -> ConvProblem:
     return replace(p, window=small, cin=p.cin * sy * sx, matmul=True, folded=True, row_major=True, dtype_in=dtype)
 
 
-def _start(case: Case, p: ConvProblem) -> Arena:
+def _start(case: Case, p: ConvProblem) -> Session:
     """The op's L1 when it begins; folding comes first."""
-    arena = Arena(sum(case.l1(t) for t in case.inputs if t.layout.is_l1))
+    session = Session(case, endless=True)
     if p.folded:
-        _run_folding(case, p, arena)
-    return arena
+        _run_folding(session, case, p)
+    return session
 
 
-def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
+def _run_folding(session: Session, case: Case, p: ConvProblem) -> None:
     """The programs that fold the input from DRAM to DRAM (buffers measured on mock devices)."""
     x, element = case.x, p.dtype_in.element_bytes
     channels, (sy, sx) = int(case.attrs["in_channels"]), case.attrs["stride"]
     if x.layout.is_tile:
         tiles = ceil_div(channels, TILE) * (x.dtype.tile_bytes + p.dtype_in.tile_bytes)
         if channels * element % L1_ALIGNMENT == 0:
-            arena.run(2 * tiles + sy * int(case.attrs["input_width"]) * channels * element, dataflow=True)
+            session.run(dfb=2 * tiles + sy * int(case.attrs["input_width"]) * channels * element)
             return
-        arena.run(tiles, dataflow=True)
+        session.run(dfb=tiles)
     pixels, stick = int(sy) * int(sx), channels * element
     if any(case.attrs["padding"]):
-        arena.run(PAD_BUFFER_BYTES, dataflow=True, scratch=round_up(stick, L1_ALIGNMENT))
+        session.run(dfb=PAD_BUFFER_BYTES, scratch=round_up(stick, L1_ALIGNMENT))
     aligned = round_up(stick, case.device.dram_alignment_bytes)
-    arena.run(2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned), dataflow=True)
+    session.run(dfb=2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned))
 
 
 def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
     """The L1 path: the result stays as the convolution shards it unless a memory config is requested."""
-    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+    kind = p.asked
     auto = kind is None and (not p.memory.is_sharded or p.folded)
     if auto:
         kind = auto_kind(p, case.device)
@@ -178,42 +176,49 @@ def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) 
     activation = p.config.activation
     taken = activation is None or (activation in CONFIG_ACTIVATIONS if p.matmul else activation not in _NOT_IN_KERNEL)
     need(taken, f"Unsupported UnaryOpType for fused activation: {activation}")
-    arena = _start(case, p)
-    given = arena.operand if case.x.layout.is_l1 and not p.folded else None
-    outcome = run_in_l1(case, p, kind, arena, given)
+    session = _start(case, p)
+    given = session.inputs[0].buffer if case.x.layout.is_l1 and not p.folded else None
+    outcome = run_in_l1(session, case, p, kind, given)
     if p.matmul:
         page = PageLayout.TILE
     memory = outcome.target.memory(outcome.shard)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(page, memory))
+    block: Buffer | None = outcome.block
     requested = case.output
     if requested is not None and requested != memory:
-        out = _moved(case, arena, out, requested)
-    return arena.usage(out, outcome.target.cores)
+        out, block = _moved(session, case, out, requested)
+    return session.summed((out,), outcome.target.cores, _number(block))
 
 
-def _moved(case: Case, arena: Arena, result: TensorSpec, requested: MemoryConfig) -> TensorSpec:
+def _moved(
+    session: Session, case: Case, result: TensorSpec, requested: MemoryConfig
+) -> tuple[TensorSpec, Buffer | None]:
     """The result goes where the caller wants it (`to_memory_config`)."""
-    need(not requested.is_sharded or requested.shard_spec is not None, "bad optional access")
+    need_named(requested)
     out = case.result(result.shape, result.dtype, requested, result.layout.page_layout)
-    arena.allocate(case.l1(out))
-    arena.run(0, dataflow=True)
-    return out
+    block = session.hold(case.l1(out))
+    session.run()
+    return out, block if out.layout.is_l1 else None
+
+
+def _number(block: Buffer | None) -> int | None:
+    return None if block is None else block.number
 
 
 def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> Usage:
     """A 1x1 convolution of an interleaved input without a sharding: `ttnn.linear` to DRAM."""
-    arena = _start(case, p)
+    session = _start(case, p)
     memory = DRAM_MEMORY if p.folded else p.memory
     tile = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(TILED, memory))
-    held = Held(arena.operand, False, [])
+    held = given = session.inputs[0].buffer
     if memory.buffer_type is not BufferType.DRAM:
-        flatten(case, p, arena, held)
+        held = flatten(session, case, p, given)
     if p.row_major:
         if memory.buffer_type is not BufferType.DRAM:
-            arena.allocate(case.l1(tile))
-        arena.run(tilize_buffers(case, p, memory), dataflow=True)
+            session.hold(case.l1(tile))
+        session.run(dfb=tilize_buffers(session, p, memory))
         if p.config.deallocate_activation and memory.buffer_type is not BufferType.DRAM:
-            arena.free(arena.operand)
+            session.end(given)
     weights = TensorLayout(TILED, DRAM_MEMORY)
     inputs = [tile, TensorSpec((1, 1, p.cin, p.cout), p.dtype_weights, weights)]
     if p.bias:
@@ -226,36 +231,32 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     attrs = {"transpose_a": False, "transpose_b": False, "activation": activation, "compute": compute}
     query = OpQuery("ttnn.linear", tuple(inputs), tuple(attrs.items()), None, None, p.dtype_out)
     linear = matmul(Case(query, case.device, attrs, case.l1_small_bytes))
-    arena.run(linear.cb if linear.peak is None else linear.peak, dataflow=True)
+    session.run(dfb=linear.cb if linear.peak is None else linear.peak)
     if linear.peak is not None:  # bias or activation came in a program of its own
-        arena.run(4 * p.dtype_out.tile_bytes, dataflow=True)
+        session.run(dfb=4 * p.dtype_out.tile_bytes)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(TILED, DRAM_MEMORY))
-    if held.own and held.block is not None and p.config.deallocate_activation:
-        arena.free(held.block)
+    if held is not given and p.config.deallocate_activation:
+        session.end(held)
+    block: Buffer | None = None
     if case.output is not None and case.output != DRAM_MEMORY:
-        out = _moved(case, arena, out, case.output)
-    copied = case.l1(tile) if held.own else 0
+        out, block = _moved(session, case, out, case.output)
+    copied = 0 if held is given else case.l1(tile)
     choice = linear.choice_room + copied if linear.choice_room else 0
-    usage = arena.usage(out, linear.cores)
+    usage = session.summed((out,), linear.cores, _number(block))
     return replace(usage, block=linear.block, blocks=linear.blocks, plan=linear.plan, choice_room=choice)
 
 
-def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, sliced: str) -> Usage:
+def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
     """The DRAM path: the result is DRAM interleaved whatever was requested."""
-    if p.matmul:
-        return _full(case, p, shape, page)
     tile = page is PageLayout.TILE
     need(tile or p.dtype_out is not DType.BFP8_B, "Conv output can't be in Row Major if output dtype is BFloat8_B.")
     need(p.memory.buffer_type is BufferType.DRAM, "Conv DRAM expects the input tensor to be in DRAM.")
     need(not p.memory.is_sharded, "Input Tensor to Conv DRAM should be in Interleaved Memory Layout")
-    if sliced == "auto":
-        along_height, count = choose_slices(case, p, tile)
-    else:
-        direction, _, number = sliced.partition(":")
-        along_height, count = direction == "dram_height", int(number or 0)
+    along_height, count = slices_of(case, p, tile)
     need(p.config.activation not in _NOT_IN_KERNEL, f"Unsupported activation: {p.config.activation}")
-    arena = _start(case, p)
-    run_slices(case, p, along_height, count, tile, arena)
+    session = _start(case, p)
+    run_slices(session, case, p, along_height, count, tile)
     # A result of one slice is copied as the convolution left it, in tiles.
     out = case.result(shape, p.dtype_out, DRAM_MEMORY, TILED if count == 1 else page)
-    return replace(arena.usage(out, case.device.num_cores), slices=max(1, count), slices_along_height=along_height)
+    usage = session.summed((out,), case.device.num_cores, None)
+    return replace(usage, slices=max(1, count), slices_along_height=along_height)

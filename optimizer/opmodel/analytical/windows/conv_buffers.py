@@ -71,6 +71,11 @@ class ConvProblem:
         return one_row and self.groups == self.cin == self.cout and not self.bias
 
     @property
+    def asked(self) -> TensorMemoryLayout | None:
+        """The sharding that the config names."""
+        return None if self.config.shard_layout is None else TensorMemoryLayout(self.config.shard_layout)
+
+    @property
     def orientation(self) -> ShardOrientation:
         return COL if self.config.transpose_shards else ROW
 

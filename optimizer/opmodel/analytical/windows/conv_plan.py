@@ -12,7 +12,7 @@ from functools import lru_cache
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import TensorMemoryLayout
-from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import first_cores
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
@@ -175,10 +175,3 @@ def auto_kind(
         return best
     width = size(WIDTH)  # an override that does not fit it is refused even where it cannot win
     return WIDTH if width.total < lowest and not p.matmul else best
-
-
-def shard_bytes(shard: tuple[int, int], dtype: DType, row_major: bool) -> int:
-    """Bytes of an L1 shard."""
-    if row_major:
-        return shard[0] * round_up(shard[1] * dtype.element_bytes, 16)
-    return ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * dtype.tile_bytes

@@ -1,7 +1,7 @@
 """A convolution in L1, program by program.
 
-Source: tt-metal `conv2d.cpp` (`conv2d_L1`), `conv2d_utils.cpp` (`shard_or_reshard_tensor_if_required`),
-`untilize_with_halo_program_factory.cpp`; the order of allocations checked against recorded programs.
+Source: tt-metal `conv2d.cpp` (`conv2d_L1`), `conv2d_utils.cpp` (`shard_or_reshard_tensor_if_required`); the order of
+allocations checked against recorded programs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, need
 from optimizer.opmodel.analytical.derive import first_cores
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.ops.movement import FAMILIES
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
-from optimizer.opmodel.analytical.windows.arena import Arena, Block
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, ConvProblem, conv_buffer_bytes, reader_rows
 from optimizer.opmodel.analytical.windows.conv_plan import (
     alignment,
@@ -24,55 +24,37 @@ from optimizer.opmodel.analytical.windows.conv_plan import (
     keeps_shards,
     plan_of,
     resharded,
-    shard_bytes,
 )
-from optimizer.opmodel.analytical.windows.halo import ALIGNMENT, halo_config, reader_index_bytes
-from optimizer.opmodel.analytical.windows.parallel import COL, Parallel
+from optimizer.opmodel.analytical.windows.halo import ALIGNMENT, check_small, reader_index_bytes, run_halo, run_indexed
+from optimizer.opmodel.analytical.windows.parallel import Parallel, shard_bytes
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
 
 MOST_PAGES = 65535
 """Pages of a circular buffer, which counts them in 16 bits; the haloed input has one a stick."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ConvOutcome:
     """Where a convolution in L1 leaves its result."""
 
     target: Parallel
     shard: tuple[int, int]
-    block: Block
-    held: list[Block]
-    """What the convolution read and made itself; it goes when the call returns."""
-
-    def close(self, arena: Arena) -> None:
-        """The call returns."""
-        for block in self.held:
-            arena.free(block)
-        self.held = []
-
-
-@dataclass(slots=True)
-class Held:
-    """The input as it is at some point: its L1 block (None in DRAM) and whether the op made it itself."""
-
-    block: Block | None
-    own: bool
-    older: list[Block]
-    """What it was before, where that stays until the end of the call."""
+    block: Buffer
 
 
 def run_in_l1(
+    session: Session,
     case: Case,
     p: ConvProblem,
     kind: TensorMemoryLayout | None,
-    arena: Arena,
-    given: Block | None,
+    given: Buffer | None,
     tile_result: bool = False,
 ) -> ConvOutcome:
-    """`conv2d_L1`: everything up to the result where the convolution leaves it; `given`: the input's L1 block."""
-    held = Held(given, False, [])
-    if given is not None and not p.folded:
-        flatten(case, p, arena, held)
+    """`conv2d_L1`: everything up to the result where the convolution leaves it; `given`: the input, if it is in L1.
+
+    What it makes on the way and does not free is there until the caller leaves.
+    """
+    held = given if given is None or p.folded else flatten(session, case, p, given)
     keeps = keeps_shards(p, kind, case.device)
     row_major = p.row_major
     if keeps:
@@ -83,7 +65,7 @@ def run_in_l1(
     else:
         source, shard = resharded(p, kind, case.device)
         _check_depthwise(p, source)
-        row_major = _spread(case, p, source, shard, arena, held)
+        held, row_major = _spread(session, p, source, shard, held)
     target = parallel.determine_output(source, p.cout, case.device, p.matmul)
     check_source(p, source, target, keeps, case.device)
     if p.matmul and source.kind is HEIGHT:
@@ -92,12 +74,8 @@ def run_in_l1(
     channels = round_up(p.cin, source.channels * alignment(p, source.kind, shard[1]))
     plan = plan_of(p, source, target, channels, p.window.out_nhw, case.device, tile_result)
     if p.matmul:
-        block = _matmul(p, plan, shard, row_major, arena, held)
-    else:
-        block = _convolve(case, p, plan, shard, arena, held)
-    arena.check_small(case.l1_small_bytes)
-    rest = [held.block] if held.own and held.block is not None else []
-    return ConvOutcome(target, plan.out_shard, block, held.older + rest)
+        return ConvOutcome(target, plan.out_shard, _matmul(session, p, plan, shard, row_major, held))
+    return ConvOutcome(target, plan.out_shard, _convolve(session, p, plan, shard, held))
 
 
 def _check_pointwise(p: ConvProblem, source: Parallel, shard: tuple[int, int]) -> None:
@@ -122,74 +100,76 @@ def _check_depthwise(p: ConvProblem, source: Parallel) -> None:
     )
 
 
-def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int], arena: Arena, held: Held) -> bool:
+def _spread(
+    session: Session, p: ConvProblem, source: Parallel, shard: tuple[int, int], held: Buffer | None
+) -> tuple[Buffer, bool]:
     """The input goes into shards of its own; whether it is row-major then."""
     row_major = p.row_major
     drop = p.config.deallocate_activation
     if p.matmul and row_major and source.kind is not HEIGHT:
-        _tilize_first(case, p, arena, held)
+        held = _tilize_first(session, p, held)
         row_major = False
-    moved = arena.allocate(shard_bytes(shard, p.dtype_in, row_major))
+    moved = session.hold(shard_bytes(shard, p.dtype_in, row_major))
     scratch = 0
     if row_major and not p.memory.is_sharded:
-        scratch = row_scratch(shard[1] * p.dtype_in.element_bytes, case.device)
-    arena.run(0, dataflow=True, scratch=scratch)
-    if held.block is not None and (held.own or drop):
-        arena.free(held.block)
+        scratch = row_scratch(shard[1] * p.dtype_in.element_bytes, session.device)
+    session.run(scratch=scratch)
+    if held is not None and (session.made(held) or drop):
+        session.end(held)
         if drop:
-            moved = arena.move(moved)
-    held.block, held.own = moved, True
-    return row_major
+            moved = session.move(moved)
+    return moved, row_major
 
 
-def flatten(case: Case, p: ConvProblem, arena: Arena, held: Held) -> None:
+def flatten(session: Session, case: Case, p: ConvProblem, given: Buffer) -> Buffer:
     """[N, H, W, C] tiles whose rows of pixels are padded are copied to [1, 1, N*H*W, C] (`reshape`)."""
     x = case.x
     if p.row_major or p.memory.is_sharded or x.shape[1] == 1 or p.window.width % TILE == 0:
-        return
+        return given
     flat = TensorSpec((1, 1, p.window.in_nhw, p.cin), x.dtype, x.layout)
     if not x.dtype.is_block_float:
-        held.block, held.own = arena.allocate(case.l1(flat)), True
-        arena.run(4096, dataflow=True, scratch=2048)
-        return
-    wide = arena.allocate(case.l1(TensorSpec(x.shape, DType.BF16, x.layout)))
-    arena.run(6272, dataflow=True)
-    narrow = arena.allocate(case.l1(TensorSpec(flat.shape, DType.BF16, x.layout)))
-    arena.run(4096, dataflow=True, scratch=2048)
-    held.block, held.own = arena.allocate(case.l1(flat)), True
-    arena.run(6272, dataflow=True)
-    arena.free(narrow)
-    arena.free(wide)
+        held = session.hold(case.l1(flat))
+        session.run(dfb=4096, scratch=2048)
+        return held
+    wide = session.hold(case.l1(TensorSpec(x.shape, DType.BF16, x.layout)))
+    session.run(dfb=6272)
+    narrow = session.hold(case.l1(TensorSpec(flat.shape, DType.BF16, x.layout)))
+    session.run(dfb=4096, scratch=2048)
+    held = session.hold(case.l1(flat))
+    session.run(dfb=6272)
+    session.end(narrow)
+    session.end(wide)
+    return held
 
 
-def _tilize_first(case: Case, p: ConvProblem, arena: Arena, held: Held) -> None:
+def _tilize_first(session: Session, p: ConvProblem, held: Buffer | None) -> Buffer | None:
     """A row-major input of a matmul is tilized where it is (DRAM or L1) before it is sharded."""
-    if held.block is None:
-        arena.run(tilize_buffers(case, p, DRAM_MEMORY), dataflow=True)
-        return
+    if held is None:
+        session.run(dfb=tilize_buffers(session, p, DRAM_MEMORY))
+        return None
     spec = p.memory.shard_spec
     if spec is not None:
-        tiled = arena.allocate(shard_bytes(spec.shape, p.dtype_in, False))
-        arena.run(0, dataflow=True)
+        tiled = session.hold(shard_bytes(spec.shape, p.dtype_in, False))
+        session.run()
     else:
         tiles = ceil_div(p.window.in_nhw, TILE) * ceil_div(p.cin, TILE)
-        tiled = arena.allocate(ceil_div(tiles, case.device.num_cores) * p.dtype_in.tile_bytes)
-        arena.run(tilize_buffers(case, p, p.memory), dataflow=True)
+        tiled = session.hold(ceil_div(tiles, session.device.num_cores) * p.dtype_in.tile_bytes)
+        session.run(dfb=tilize_buffers(session, p, p.memory))
     if p.config.deallocate_activation:
-        arena.free(held.block)
-        tiled = arena.move(tiled)
-    held.block, held.own = tiled, True
+        session.end(held)
+        tiled = session.move(tiled)
+    return tiled
 
 
-def tilize_buffers(case: Case, p: ConvProblem, memory: MemoryConfig) -> int:
+def tilize_buffers(session: Session, p: ConvProblem, memory: MemoryConfig) -> int:
     """Buffers of the `to_layout` that tilizes an interleaved input for a matmul."""
     rows = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(PageLayout.ROW_MAJOR, memory))
     attrs = {"layout": PageLayout.TILE.value}
     query = OpQuery("ttnn.to_layout", (rows,), tuple(attrs.items()))
-    return FAMILIES[query.op](Case(query, case.device, attrs, case.l1_small_bytes)).cb
+    return FAMILIES[query.op](Case(query, session.device, attrs, session.small_bytes)).cb
 
 
-def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, held: Held) -> Block:
+def _convolve(session: Session, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], held: Buffer | None) -> Buffer:
     tall = plan.out_tiles[0]
     need(tall % plan.act_block_h == 0, f"act_matrix_height_ntiles {tall} should be divisible by act_block_h_ntiles")
     if plan.untilize:
@@ -201,30 +181,25 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     size = sticks * stick
     out_size = shard_bytes(plan.out_shard, p.dtype_out, plan.untilize)
     buffers = conv_buffer_bytes(plan, alone=plan.alone)
-    _check_room(case, size + out_size, buffers)
+    _check_room(session, size + out_size, buffers)
     if halo:
-        _halo(p, plan, shard, size, arena, held)
-    result = arena.allocate(out_size)
+        held = _halo(session, p, plan.source, shard, held)
+    result = session.hold(out_size)
     first, second = reader_rows(plan)
     index = reader_index_bytes(p.window, plan.source.nhw, first, second)
     worst = plan.worst_index_bytes
     need(index <= worst, f"Reader indices buffer page size {index} exceeds worst-case CB size {worst}")
-    if p.config_in_dram:
-        arena.run(buffers + index)
-    else:
-        arena.allocate_small(round_up(index, ALIGNMENT))
-        arena.run(buffers)
-        arena.free_small(round_up(index, ALIGNMENT))
-    if p.window.transposed and held.block is not None:
-        arena.free(held.block)
-        held.block = None
+    run_indexed(session, buffers, index, round_up(index, ALIGNMENT), p.config_in_dram)
+    if p.window.transposed and held is not None:
+        session.end(held)
+    check_small(session)
     return result
 
 
-def _check_room(case: Case, tensors: int, buffers: int) -> None:
+def _check_room(session: Session, tensors: int, buffers: int) -> None:
     """Refuses early what cannot fit: the haloed input and the result, and the buffers beside them."""
-    bank = case.device.l1_bank_bytes(case.l1_small_bytes)
-    if buffers > case.device.cb_limit_bytes:
+    bank = session.device.l1_bank_bytes(session.small_bytes)
+    if buffers > session.device.cb_limit_bytes:
         raise Refused(f"Statically allocated circular buffers need {buffers} B", Rejection.CB_TOO_BIG)
     if tensors > bank:
         raise Refused(f"Out of Memory: {tensors} B of tensors exceed {bank} B per bank", Rejection.OOM_L1)
@@ -233,59 +208,38 @@ def _check_room(case: Case, tensors: int, buffers: int) -> None:
         raise Refused(text, Rejection.CB_CLASH)
 
 
-def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, arena: Arena, held: Held) -> None:
-    """Every core fetches the input rows around its own; tiles are untilized on the way."""
-    source = plan.source
-    stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
-    halo = arena.allocate(size)
-    columns = max(r[2] for r in source.ranges) + 1
-    by_column = source.kind is BLOCK and source.orientation is not COL
-    if source.kind is BLOCK and not by_column:
-        columns = source.nhw
-    index = halo_config(p.window, source.nhw, shard[0], not p.row_major, columns, by_column)
-    buffers = 2 * stick
-    if not p.row_major:
-        buffers += 4 * ceil_div(shard[1], TILE) * (4096 if p.dtype_in is DType.F32 else 2048)
-    if p.config_in_dram:
-        arena.run(buffers + sum(index))
-    else:
-        arena.allocate_small(index.allocated)
-        arena.run(buffers)
-        arena.free_small(index.allocated)
-    if held.block is not None and p.config.deallocate_activation:
-        arena.free(held.block)
-    elif held.block is not None and held.own:
-        if p.window.transposed:
-            held.older.append(held.block)
-        else:
-            arena.free(held.block)
-    if p.config.reallocate_halo_output:
-        halo = arena.move(halo)
-    held.block, held.own = halo, True
+def _halo(session: Session, p: ConvProblem, source: Parallel, shard: tuple[int, int], held: Buffer | None) -> Buffer:
+    """The halo takes the place of the input."""
+    halo = run_halo(session, p.window, source, shard, p.stick_element, not p.row_major, index_in_dram=p.config_in_dram)
+    own = held is not None and session.made(held) and not p.window.transposed
+    if held is not None and (own or p.config.deallocate_activation):
+        session.end(held)
+    return session.move(halo) if p.config.reallocate_halo_output else halo
 
 
-def _matmul(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, arena: Arena, held: Held) -> Block:
+def _matmul(
+    session: Session, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, held: Buffer | None
+) -> Buffer:
     """A 1x1 convolution: tilize if needed, then a matmul in the convolution's blocking."""
     drop = p.config.deallocate_activation
     if row_major:
         size = shard_bytes(shard, p.dtype_in, False)
         padded = None
         if p.memory.is_sharded and p.window.in_nhw % TILE:
-            padded = arena.allocate(size)  # shards are padded before they are tilized
-            arena.run(shard[1] * p.dtype_in.element_bytes, dataflow=True)
-        tiled = arena.allocate(size)
+            padded = session.hold(size)  # shards are padded before they are tilized
+            session.run(dfb=shard[1] * p.dtype_in.element_bytes)
+        tiled = session.hold(size)
         whole_rows = 0 if plan.kind is HEIGHT else 2 * ceil_div(p.cin, TILE) * p.dtype_in.tile_bytes
-        arena.run(whole_rows, dataflow=True)
+        session.run(dfb=whole_rows)
         if padded is not None:
-            arena.free(padded)
-        if held.block is not None and (held.own or drop):
-            arena.free(held.block)
-        held.block, held.own = tiled, True
-    result = arena.allocate(shard_bytes(plan.out_shard, p.dtype_out, False))
-    arena.run(_matmul_buffers(p, plan), dataflow=True)
-    if held.block is not None and drop and p.memory.buffer_type is not BufferType.DRAM:
-        arena.free(held.block)
-        held.block = None
+            session.end(padded)
+        if held is not None and (session.made(held) or drop):
+            session.end(held)
+        held = tiled
+    result = session.hold(shard_bytes(plan.out_shard, p.dtype_out, False))
+    session.run(dfb=_matmul_buffers(p, plan))
+    if held is not None and drop and p.memory.buffer_type is not BufferType.DRAM:
+        session.end(held)
     return result
 
 

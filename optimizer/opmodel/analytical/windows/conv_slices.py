@@ -11,13 +11,13 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, need
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.tensors import WIDTH
 from optimizer.opmodel.analytical.windows import parallel
-from optimizer.opmodel.analytical.windows.arena import Arena, Block
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem, conv_buffer_bytes
-from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of, shard_bytes
+from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of
 from optimizer.opmodel.analytical.windows.conv_run import ConvOutcome, run_in_l1
-from optimizer.opmodel.analytical.windows.parallel import Parallel, Window
+from optimizer.opmodel.analytical.windows.parallel import Parallel, Window, shard_bytes
 
 FEW_SLICES = 32
 """With more slices than this only some are looked at."""
@@ -129,7 +129,7 @@ def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemor
     """`get_input_memory_config`: where a slice of the input goes."""
     out_nhw = p.window.batch * piece.out_hw[0] * piece.out_hw[1]
     w = piece.window
-    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+    kind = p.asked
     if kind is None:
         height, width = w.padded_hw if w.transposed else (w.height, w.width)
         inner = Window(w.batch, height, width, w.kernel, w.stride, p.window.padding, w.dilation)
@@ -178,7 +178,7 @@ def _max_slices(extent: int, along_height: bool, tile: bool) -> int:
     return extent if along_height or not tile else ceil_div(extent, TILE)
 
 
-def choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
+def _choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
     """(along the height, count): the fewest slices that fit; first along the guessed side, then along the other."""
     w = p.window
     tall = w.width < 200 or w.height > w.width if tile else w.height > 3 * w.width
@@ -191,24 +191,37 @@ def choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
     raise Refused("DRAM Auto slice could not find valid slice configuration.")
 
 
-def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool, arena: Arena) -> None:
+def runs_in_l1(case: Case, p: ConvProblem) -> bool:
+    """Whether the convolution is one of L1, or a matmul; else it goes from DRAM to DRAM."""
+    sliced = p.config.slice
+    return p.matmul or sliced == "l1" or (sliced == "auto" and case.x.layout.is_l1)
+
+
+def slices_of(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
+    """(along the height, count) of the slices from DRAM to DRAM: as the config says, or chosen."""
+    if p.config.slice == "auto":
+        return _choose_slices(case, p, tile)
+    direction, _, number = p.config.slice.partition(":")
+    return direction == "dram_height", int(number or 0)
+
+
+def run_slices(session: Session, case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool) -> None:
     """The programs of the slices, each from and to DRAM."""
     oh, ow = p.window.out_hw
     limit = _max_slices(oh if along_height else ow, along_height, tile)
     need(count <= limit, f"Number of slices ({count}) exceeds the maximum allowed ({limit})")
-    asked = p.config.shard_layout
-    kind = auto_kind(p, case.device) if asked is None and count == 1 else None
+    kind = p.asked or (auto_kind(p, case.device) if count == 1 else None)
     p = replace(p, config=replace(p.config, deallocate_activation=True, reallocate_halo_output=True))
     _check_ends(p.window, along_height, count, tile)
     if count == 1:
-        kind = kind if asked is None else TensorMemoryLayout(asked)
-        outcome = run_in_l1(case, p, kind, arena, None, tile_result=True)
-        outcome.close(arena)
-        arena.run(0, dataflow=True)
-        arena.free(outcome.block)
+        outer = session.enter()
+        outcome = run_in_l1(session, case, p, kind, None, tile_result=True)
+        session.leave(outer, [outcome.block])
+        session.run()
+        session.end(outcome.block)
         return
     for piece in _pieces(p, along_height, count, tile):
-        kind = _run_slice(case, p, piece, tile, arena)
+        kind = _run_slice(session, case, p, piece, tile)
         p = replace(p, config=replace(p.config, shard_layout=kind.value))
 
 
@@ -226,22 +239,24 @@ def _check_ends(w: Window, along_height: bool, count: int, tile: bool) -> None:
         need(stop >= 0, f"Ends {stop % 2**32} must be less than or equal to the shape of the tensor {size}")
 
 
-def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Arena) -> TensorMemoryLayout:
+def _run_slice(session: Session, case: Case, p: ConvProblem, piece: Slice, tile: bool) -> TensorMemoryLayout:
     kind, source, shard = _input_shards(case, p, piece)
     need(p.dtype_in is not DType.BFP4_B, "Only TILE layout is supported for BFLOAT4_B dtype!")
     dtype = DType.F32 if p.dtype_in is DType.F32 else DType.BF16
-    held = arena.allocate(shard_bytes(shard, dtype, True))
-    arena.run(_slice_buffers(case, p, source, shard[1], dtype))
+    held = session.hold(shard_bytes(shard, dtype, True))
+    session.run(cb=_slice_buffers(case, p, source, shard[1], dtype))
     memory = source.memory(shard)
     inner = replace(p, window=piece.window, memory=memory, row_major=True, dtype_in=dtype)
-    outcome = run_in_l1(case, inner, kind, arena, held, tile_result=True)
-    outcome.close(arena)
+    outer = session.enter()
+    outcome = run_in_l1(session, case, inner, kind, held, tile_result=True)
+    session.leave(outer, [outcome.block])
     block = outcome.block
     if not tile:
-        block = _untilized(case, p, outcome, arena)
-    arena.run(0)
-    arena.free(block)
-    arena.drop(held)
+        block = _untilized(session, p, outcome)
+    session.run()
+    session.end(block)
+    if not held.freed:
+        session.end(held)
     return kind
 
 
@@ -265,20 +280,20 @@ def _tiles_spanned(width: int, channels: int) -> int:
     return max(ceil_div(min(start + width, channels), TILE) - start // TILE for start in starts)
 
 
-def _untilized(case: Case, p: ConvProblem, outcome: ConvOutcome, arena: Arena) -> Block:
+def _untilized(session: Session, p: ConvProblem, outcome: ConvOutcome) -> Buffer:
     """A slice's result in rows; width shards go through interleaved L1."""
     block = outcome.block
     if outcome.target.kind is not WIDTH:
-        rows = arena.allocate(shard_bytes(outcome.shard, p.dtype_out, True))
-        arena.run(0, dataflow=True)
-        arena.free(block)
+        rows = session.hold(shard_bytes(outcome.shard, p.dtype_out, True))
+        session.run()
+        session.end(block)
         return rows
     tall, wide = outcome.shard[0] // TILE, ceil_div(p.cout, TILE)
-    tiles = arena.allocate(ceil_div(tall * wide, case.device.num_cores) * p.dtype_out.tile_bytes)
-    arena.run(0, dataflow=True)
-    arena.free(block)
+    tiles = session.hold(ceil_div(tall * wide, session.device.num_cores) * p.dtype_out.tile_bytes)
+    session.run()
+    session.end(block)
     stick = round_up(p.cout * p.dtype_out.element_bytes, 16)
-    rows = arena.allocate(ceil_div(outcome.shard[0], case.device.num_cores) * stick)
-    arena.run(4 * wide * p.dtype_out.tile_bytes)
-    arena.free(tiles)
+    rows = session.hold(ceil_div(outcome.shard[0], session.device.num_cores) * stick)
+    session.run(cb=4 * wide * p.dtype_out.tile_bytes)
+    session.end(tiles)
     return rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorMemoryLayout, interleaved
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, interleaved
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import Case, Refused
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT
@@ -16,7 +16,7 @@ from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.conv import folded_problem
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
 from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, keeps_shards, plan_of, resharded
-from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, slice_shards
+from optimizer.opmodel.analytical.windows.conv_slices import runs_in_l1, slice_shards, slices_of
 from optimizer.opmodel.analytical.windows.parallel import Parallel
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -28,8 +28,7 @@ def prepared_weights(query: OpQuery, device: DeviceSpec, l1_small_bytes: int) ->
 
     Of a convolution that cannot run as asked: with input and output channels rounded up to tiles.
     """
-    attrs = {**opdef(query.op).attrs, **query.attr}
-    case = Case(query, device, attrs, l1_small_bytes)
+    case = Case(query, device, opdef(query.op).with_defaults(query.attrs), l1_small_bytes)
     problem = folded_problem(case)
     try:
         rows, columns = _matrix(case, problem)
@@ -55,14 +54,12 @@ def read_from(query: OpQuery, device: DeviceSpec, l1_small_bytes: int) -> Memory
     given = query.inputs[0].layout.memory
     if not given.is_sharded or not query.inputs[0].layout.is_l1:
         return given
-    case = Case(query, device, {**opdef(query.op).attrs, **query.attr}, l1_small_bytes)
+    case = Case(query, device, opdef(query.op).with_defaults(query.attrs), l1_small_bytes)
     try:
         problem = folded_problem(case)
-        shard_layout = problem.config.shard_layout
-        kind = None if shard_layout is None else TensorMemoryLayout(shard_layout)
-        if keeps_shards(problem, kind, device):
+        if keeps_shards(problem, problem.asked, device):
             return given
-        source, shard = resharded(problem, kind, device)
+        source, shard = resharded(problem, problem.asked, device)
     except Refused:
         return given
     return source.memory(shard)
@@ -89,9 +86,8 @@ def _matrix(case: Case, p: ConvProblem) -> tuple[int, int]:
 
 def _spread(case: Case, p: ConvProblem) -> tuple[Parallel, int] | None:
     """The cores that hold the input while it is convolved, and the width of their shards; None: a plain matmul."""
-    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
-    sliced = p.config.slice
-    if p.matmul or sliced == "l1" or (sliced == "auto" and case.x.layout.is_l1):
+    kind = p.asked
+    if runs_in_l1(case, p):
         if kind is None and (not p.memory.is_sharded or p.folded):
             if p.matmul:
                 return None
@@ -101,11 +97,7 @@ def _spread(case: Case, p: ConvProblem) -> tuple[Parallel, int] | None:
         source, shard = resharded(p, kind, case.device)
         return source, shard[1]
     tile = p.config.output_layout == PageLayout.TILE.value
-    if sliced == "auto":
-        along_height, count = choose_slices(case, p, tile)
-    else:
-        direction, _, number = sliced.partition(":")
-        along_height, count = direction == "dram_height", int(number or 0)
+    along_height, count = slices_of(case, p, tile)
     if count == 1:
         source, shard = resharded(p, kind or auto_kind(p, case.device), case.device)
         return source, shard[1]

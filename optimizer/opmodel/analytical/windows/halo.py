@@ -1,7 +1,8 @@
-"""Index tensors of sliding-window ops: what halo and convolution keep in L1_SMALL while they run.
+"""The halo of sliding-window ops, and the index tensors that it and a convolution keep in L1_SMALL while they run.
 
 Source: tt-metal `sliding_window.cpp` (`generate_shard_boundaries`, `generate_halo_kernel_config_tensors`,
-`generate_sliding_window_op_config`, `construct_on_host_config_tensor`); sizes checked against recorded programs.
+`generate_sliding_window_op_config`, `construct_on_host_config_tensor`) and
+`untilize_with_halo_program_factory.cpp`; sizes checked against recorded programs.
 All sizes are bytes per core; a tensor's row is as long as the longest that any core needs.
 """
 
@@ -12,8 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimizer.layouts.tiling import TILE, round_up
-from optimizer.opmodel.analytical.windows.parallel import Ints, Window, boundaries
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical.case import refuse
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
+from optimizer.opmodel.analytical.tensors import BLOCK
+from optimizer.opmodel.analytical.windows.parallel import COL, Ints, Parallel, Window, boundaries, halo_sticks
+from optimizer.opmodel.base import Rejection
 
 INDEX_BYTES = 2
 ALIGNMENT = 16
@@ -31,6 +36,44 @@ class HaloConfig(NamedTuple):
     def allocated(self) -> int:
         """Bytes that the four take in L1_SMALL."""
         return sum(round_up(size, ALIGNMENT) for size in self)
+
+
+def run_halo(
+    session: Session,
+    window: Window,
+    source: Parallel,
+    shard: tuple[int, int],
+    element_bytes: int,
+    tiled: bool,
+    snap: bool = True,
+    index_in_dram: bool = False,
+) -> Buffer:
+    """Every core fetches the input rows around its own; tiles are untilized on the way. `snap`: as of `halo_config`."""
+    stick = round_up(shard[1] * element_bytes, ALIGNMENT)
+    halo = session.hold(halo_sticks(window, source.nhw, snap) * stick)
+    by_column = source.kind is BLOCK and source.orientation is not COL
+    columns = source.nhw if source.kind is BLOCK and not by_column else max(r[2] for r in source.ranges) + 1
+    index = halo_config(window, source.nhw, shard[0], tiled, columns, by_column, snap)
+    buffers = 2 * stick
+    if tiled:
+        buffers += 4 * ceil_div(shard[1], TILE) * TILE * TILE * element_bytes
+    run_indexed(session, buffers, sum(index), index.allocated, index_in_dram)
+    return halo
+
+
+def run_indexed(session: Session, buffers: int, index: int, small: int, index_in_dram: bool = False) -> None:
+    """A program with so many bytes of buffers, and of index tensors: `small` in L1_SMALL, else `index` more buffers."""
+    if index_in_dram:
+        session.run(cb=buffers + index)
+    else:
+        session.run(cb=buffers, small=small)
+
+
+def check_small(session: Session) -> None:
+    """Refuses what L1_SMALL has no room for."""
+    if session.small_peak > session.small_bytes:
+        text = f"Out of Memory: {session.small_peak} B of L1_SMALL of {session.small_bytes} B"
+        refuse(text, Rejection.OOM_L1_SMALL)
 
 
 @lru_cache(maxsize=16384)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
     BufferType,
     CoreRange,
@@ -164,6 +165,13 @@ def input_shard(source: Parallel, nhw: int, channels: int, alignment: int, row_m
     height = round_up(nhw, source.nhw * unit) // source.nhw
     width = round_up(channels, source.channels * alignment) // source.channels
     return (height, width)
+
+
+def shard_bytes(shard: tuple[int, int], dtype: DType, row_major: bool) -> int:
+    """Bytes of an L1 shard."""
+    if row_major:
+        return shard[0] * round_up(shard[1] * dtype.element_bytes, 16)
+    return ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * dtype.tile_bytes
 
 
 def output_shard(target: Parallel, nhw: int, channels: int) -> tuple[int, int]:

@@ -15,11 +15,11 @@ from optimizer.layouts.memory_config import PageLayout, ShardOrientation, Tensor
 from optimizer.layouts.tiling import FACE, TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import named_shards
+from optimizer.opmodel.analytical.device_run.session import Buffer, Session
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
-from optimizer.opmodel.analytical.windows.arena import Arena, Block
-from optimizer.opmodel.analytical.windows.halo import halo_config, reader_index_bytes
-from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window
+from optimizer.opmodel.analytical.windows.halo import check_small, reader_index_bytes, run_halo
+from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window, shard_bytes
 from optimizer.opmodel.base import TensorSpec
 from optimizer.opmodel.known_faults.windows import writes_beyond
 
@@ -118,21 +118,10 @@ def _input_shard(p: PoolProblem, source: Parallel) -> tuple[int, int]:
     return (round_up(rows, source.nhw * unit) // source.nhw, width)
 
 
-def _overhang(p: PoolProblem) -> tuple[int, int]:
-    """Rows and columns that the last windows reach beyond the padded input, when rounding up."""
-    window = p.window
-    top, bottom, left, right = window.padding
-    beyond = []
-    for axis, size in enumerate((window.height + top + bottom, window.width + left + right)):
-        span = window.dilation[axis] * (window.kernel[axis] - 1) + 1
-        beyond.append(max(0, (window.out_hw[axis] - 1) * window.stride[axis] + span - size))
-    return beyond[0], beyond[1]
-
-
 def _own_divisors(p: PoolProblem) -> bool:
     """Averages whose windows hold different numbers of elements (`is_pool_op_one_scalar_per_core`)."""
-    uneven = (p.window.ceil and any(_overhang(p))) or (not p.counts_padding and any(p.window.padding))
-    return p.average and uneven
+    reaches_beyond = p.window.padded_hw != replace(p.window, ceil=False).padded_hw
+    return p.average and (reaches_beyond or (not p.counts_padding and any(p.window.padding)))
 
 
 @lru_cache(maxsize=4096)
@@ -182,47 +171,36 @@ def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
 
 
 def _run(
-    p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena, fresh: bool, drop: bool, scratch: int = 0
-) -> tuple[Block, tuple[int, int]]:
+    session: Session,
+    p: PoolProblem,
+    source: Parallel,
+    shard: tuple[int, int],
+    fresh: bool,
+    drop: bool,
+    scratch: int = 0,
+) -> tuple[Buffer, tuple[int, int]]:
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
-    held: Block | None = None
+    held: Buffer | None = None
     if fresh:
-        size = shard[0] * round_up(shard[1] * 2, FACE)
-        if p.tiled:
-            size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
-        held = arena.allocate(size)
-        arena.run(0, dataflow=True, scratch=scratch)
-    halo = _halo(p, source, shard, arena)
+        held = session.hold(shard_bytes(shard, p.dtype, not p.tiled))
+        session.run(scratch=scratch)
+    halo = run_halo(session, p.window, source, shard, 2, p.tiled, snap=False)
     if held is not None and drop:
-        arena.free(held)
+        session.end(held)
     else:
-        arena.run(0)  # the halo's buffers are gone before it is moved
-    halo = arena.move(halo)
+        session.run()  # the halo's buffers are gone before it is moved
+    halo = session.move(halo)
     rows = ceil_div(p.window.out_nhw, source.nhw)
     width = ceil_div(p.channels, source.channels)
     if width % FACE:
         width = FACE if width < FACE else round_up(width, TILE)
-    out = arena.allocate(rows * round_up(width * 2, FACE))
+    out = session.hold(shard_bytes((rows, width), DType.BF16, True))
     index = round_up(reader_index_bytes(p.window, source.nhw, p.window.out_nhw, 0, False), FACE)
     index += _divisor_bytes(p, rows)
-    arena.allocate_small(index)
-    arena.run(_buffers(p, source))
-    arena.free_small(index)
+    session.run(cb=_buffers(p, source), small=index)
     if not drop:
-        arena.run(0)
+        session.run()
     return out, (rows, width)
-
-
-def _halo(p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena) -> Block:
-    """Every core fetches the rows its windows reach; tiles are untilized on the way."""
-    stick = round_up(shard[1] * 2, FACE)
-    halo = arena.allocate(parallel.halo_sticks(p.window, source.nhw, False) * stick)
-    columns = max(r[2] for r in source.ranges) + 1
-    index = halo_config(p.window, source.nhw, shard[0], p.tiled, columns, source.kind is BLOCK, False)
-    arena.allocate_small(index.allocated)
-    arena.run(2 * stick + (4 * ceil_div(shard[1], TILE) * 2048 if p.tiled else 0))
-    arena.free_small(index.allocated)
-    return halo
 
 
 def _pooled(
@@ -230,8 +208,8 @@ def _pooled(
 ) -> Usage:
     from_rows = fresh and case.x.layout.is_dram and not case.x.layout.is_sharded and not p.tiled
     scratch = row_scratch(shard[1] * 2, case.device) if from_rows else 0
-    arena = Arena(sum(case.l1(t) for t in case.inputs))
-    block, out_shard = _run(p, source, shard, arena, fresh, case.x.layout.is_dram, scratch)
+    session = Session(case, endless=True)
+    block, out_shard = _run(session, p, source, shard, fresh, case.x.layout.is_dram, scratch)
     memory = source.memory(out_shard)
     # Channels are padded inside the shards, so only the grid of the result can be wrong.
     case.result((*shape[:-1], out_shard[1] * source.channels), DType.BF16, memory, PageLayout.ROW_MAJOR)
@@ -243,20 +221,23 @@ def _pooled(
             idle = requested.memory_layout is BLOCK and ceil_div(shape[-1], spec.shape[1]) < spec.grid_yx[1]
             need(not idle, "pooling into block shards with idle columns aborts")
         out = case.result(shape, DType.BF16, requested, PageLayout.ROW_MAJOR)
-        arena.allocate(case.l1(out))
-        arena.run(0, dataflow=True)
-        arena.free(block)
-    return _usage(case, p, out, arena, source)
+        moved = session.hold(case.l1(out))
+        session.run()
+        session.end(block)
+        block = moved
+    return _usage(session, case, p, out, source, block.number if out.layout.is_l1 else None)
 
 
-def _usage(case: Case, p: PoolProblem, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
+def _usage(
+    session: Session, case: Case, p: PoolProblem, out: TensorSpec, source: Parallel, made: int | None = None
+) -> Usage:
     """What the pool takes, where it writes beyond its result provided that nothing but the operand is there.
 
     A pool that shards its operand itself and writes beyond its result (`writes_beyond`) hits what is left of those
     shards, unless other tensors leave a hole for the result elsewhere.
     """
-    arena.check_small(case.l1_small_bytes)
-    usage = arena.usage(out, source.cores)
+    check_small(session)
+    usage = session.summed((out,), source.cores, made)
     if not writes_beyond(p.channels, source.channels):
         return usage
     held = sum(case.l1(t) for t in case.inputs)
@@ -264,9 +245,9 @@ def _usage(case: Case, p: PoolProblem, out: TensorSpec, arena: Arena, source: Pa
 
 
 def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
-    arena = Arena(0)
-    _run(p, source, _input_shard(p, source), arena, True, True)
-    return arena.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
+    session = Session(case, endless=True)
+    _run(session, p, source, _input_shard(p, source), True, True)
+    return session.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
 
 
 def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
@@ -280,7 +261,7 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
         extent = window.out_hw[axis]
         for count in range(2, extent + 1):
             size = ceil_div(extent, count)
-            span = (size - 1) * window.stride[axis] + window.dilation[axis] * (window.kernel[axis] - 1) + 1
+            span = (size - 1) * window.stride[axis] + window.reach_hw[axis] + 1
             held = min(window.height if side else window.width, span)
             piece = replace(p, window=replace(window, height=held) if side else replace(window, width=held))
             if min(piece.window.out_hw) < 1:
@@ -288,7 +269,7 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
             source = _spread(case, piece, asked)
             if not _fits(case, piece, source):
                 continue
-            arena = Arena(0)
-            _run(piece, source, _input_shard(piece, source), arena, True, True)
-            return _usage(case, p, out, arena, source)
+            session = Session(case, endless=True)
+            _run(session, piece, source, _input_shard(piece, source), True, True)
+            return _usage(session, case, p, out, source)
     raise Refused("DRAM Auto slice could not find valid slice configuration.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
@@ -35,8 +34,7 @@ def upsample(case: Case) -> Usage:
     if case.attrs.get("mode") == "bilinear":
         whole = float(sh).is_integer() and float(sw).is_integer()
         need(whole, "bilinear mode requires integer scale factors")
-        stated: dict[str, object] = dict(case.attrs.get(COMPUTE) or ())
-        need(not stated.get("fp32"), "fp32_dest_acc_en as true not supported for upsample bilinear")
+        need(not case.fp32(), "fp32_dest_acc_en as true not supported for upsample bilinear")
         return session.usage(_bilinear(session, held, (int(sh), int(sw)), case.output))
     return session.usage(nearest(session, held, (float(sh), float(sw)), case.output))
 
@@ -124,15 +122,13 @@ def grid_sample(case: Case) -> Usage:
     for what, tensor in (("Input", x), ("Grid", grid)):
         need(not tensor.layout.is_tile, f"{what} tensor must be ROW_MAJOR layout")
         need(tensor.dtype in _FLOATS, f"{what} tensor must be BFLOAT16 or FLOAT32")
-        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
-    memory = grid.layout.memory if case.output is None else case.output
-    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+        case.need_interleaved(tensor)
+    memory = case.interleaved(grid.layout.memory if case.output is None else case.output)
     shape = result_shapes(case)[0]
     channels = x.shape[-1]
     need(channels % TILE == 0, f"Input channels must be a multiple of {TILE}, but got {channels}")
     out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
     point = round_up(grid.shape[-1] * grid.dtype.element_bytes, alignment(case.device, grid.layout.memory))
-    compute = dict(case.attrs.get(COMPUTE) or ())
-    tiles = min(ceil_div(channels, TILE), MOST_CHANNEL_TILES[bool(compute.get("fp32"))]) + 1
+    tiles = min(ceil_div(channels, TILE), MOST_CHANNEL_TILES[case.fp32()]) + 1
     cb = point + 2 * tiles * x.dtype.tile_bytes + 2 * channels * x.dtype.element_bytes
     return Usage((out,), cb=cb, cores=min(prod(grid.shape[:-1]), case.device.num_cores))
