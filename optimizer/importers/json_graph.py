@@ -28,8 +28,9 @@ from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.making import results_of
 from optimizer.ir.sizes import check_shape
-from optimizer.ir.vocabulary import op_names, opdef, result_kind
+from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.process.json_document import decoded
 from optimizer.wording.documents import other_kind
 
@@ -270,7 +271,8 @@ def _add_source(
         raise GraphError(f"'{value_id}' is an activation that no op computes", node=value_id)
     if kind is ValueKind.CONSTANT and section.data is None:
         raise GraphError(f"'{value_id}' is a constant without 'data'; a weight is of kind parameter", node=value_id)
-    shape = _shape(value_id, section.shape, limits)
+    check_shape(value_id, section.shape, limits.max_elements, limits.max_rank)
+    shape = tuple(section.shape) or (1,)
     data = None
     if section.data is not None:
         if kind is not ValueKind.CONSTANT or len(section.data) != prod(shape):
@@ -286,11 +288,6 @@ def _add_source(
 def _stands_for(value_id: str, section: ValueSection, held: tuple[int, ...]) -> ForeignTensor | None:
     stated = section.stands_for
     return None if stated is None else ForeignTensor.from_json(stated.model_dump(), f"stands_for of {value_id}", held)
-
-
-def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
-    check_shape(value_id, shape, limits.max_elements, limits.max_rank)
-    return tuple(shape) or (1,)
 
 
 def _topological(ops: list[OpSection], produced: dict[str, str], graph: Graph) -> list[OpSection]:
@@ -321,16 +318,17 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
     row.check_attrs(op)
     check_kinds(row, op)
     stated = [document.values.get(v) or ValueSection() for v in section.outputs]
+    own = None
     if row.opaque:
         if any(s.shape is None for s in stated):
             raise UnknownNameError("op (one outside the vocabulary must state its output shapes)", section.op,
                                    op_names(), node=section.id)  # fmt: skip
-        shapes = tuple(_shape(v, s.shape or [], limits) for v, s in zip(section.outputs, stated, strict=True))
-        dtypes = tuple(s.dtype or DType.BF16 for s in stated)
-    else:
-        shapes, dtypes = _inferred(graph, op, limits)
-    kind = result_kind(graph, op.op, op.inputs)
-    for value_id, shape, dtype, given in zip(op.outputs, shapes, dtypes, stated, strict=True):
+        own = [(tuple(s.shape or (1,)), s.dtype or DType.BF16) for s in stated]
+    results = results_of(graph, op, own)
+    if len(results) != len(op.outputs):
+        raise GraphError(f"{op.op} has {len(results)} results, {len(op.outputs)} are named", node=op.id)
+    for value_id, (shape, dtype, kind), given in zip(op.outputs, results, stated, strict=True):
+        check_shape(value_id if row.opaque else op.id, shape, limits.max_elements, limits.max_rank)
         if given.shape is not None and tuple(given.shape or (1,)) != shape:
             raise ShapeError(f"'{value_id}' states {given.shape}, {section.op} gives {list(shape)}", node=section.id)
         if given.dtype not in (None, dtype):
@@ -341,26 +339,6 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
             )
         graph.add_value(Value(value_id, shape, dtype, kind, stands_for=_stands_for(value_id, given, shape)))
     graph.add_op(op)
-
-
-def _inferred(graph: Graph, op: Op, limits: ImportLimits) -> tuple[tuple[tuple[int, ...], ...], tuple[DType, ...]]:
-    row = opdef(op.op)
-    if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
-        raise GraphError(
-            f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands, not {len(op.inputs)}", node=op.id
-        )
-    try:
-        shapes = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
-    except (ArithmeticError, AttributeError) as error:
-        raise GraphError(f"the attributes of {op.op} do not fit: {error}", node=op.id) from error
-    if len(shapes) != len(op.outputs):
-        raise GraphError(f"{op.op} has {len(shapes)} results, {len(op.outputs)} are named", node=op.id)
-    shapes = tuple(_shape(op.id, s, limits) for s in shapes)
-    try:
-        dtypes = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in op.inputs), len(shapes))
-    except ValueError as error:
-        raise GraphError(f"attribute 'dtype': {error}", node=op.id) from error
-    return shapes, dtypes
 
 
 def _attr(value: Any, place: str) -> Attr:

@@ -24,8 +24,8 @@ from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.making import results_of
 from optimizer.ir.positions import position_attrs
-from optimizer.ir.vocabulary import opdef, result_kind
 from optimizer.process.plugins import plugin_failure
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
@@ -286,30 +286,28 @@ class Lowering(NodeReader):
     # -- emitting ----------------------------------------------------------------------------------
     def emit(self, op: str, *inputs: str, **attrs: Attr) -> str:
         """Emit a vocabulary op (name without `ttnn.`) with one result; shapes come from its rule."""
-        return self.emit_all(op, inputs, attrs, 1)[0]
-
-    def emit_all(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], count: int) -> list[str]:
-        row = opdef(f"ttnn.{op}")
-        proto = Op(self._origin(), row.name, tuple(inputs), (), dict(attrs))
-        shapes = row.infer_shapes(proto, tuple(self.vshape(v) for v in inputs))
-        dtypes = row.infer_dtypes(proto, tuple(self.vdtype(v) for v in inputs), count)
-        return self.emit_raw(row.name, inputs, attrs, list(zip(shapes, dtypes, strict=True)))
+        return self.emit_raw(f"ttnn.{op}", inputs, attrs)[0]
 
     def emit_raw(
-        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], results: Sequence[tuple[Shape, DType]]
+        self,
+        op: str,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Attr],
+        stated: Sequence[tuple[Shape, DType]] | None = None,
     ) -> list[str]:
-        """Emit an op whose result shapes and types the caller states."""
+        """Emit an op by its whole name; the caller states shapes and types of results where no row gives them."""
+        draft = Op(self._origin(), op, tuple(inputs), (), dict(attrs), origin=(self._origin(),))
+        results = results_of(self.graph, draft, stated)
         self.budget.work(self.label, STEPS_OF_AN_OP + len(inputs) + len(results))
-        kind = result_kind(self.graph, op, inputs)
-        stem = clean_id(self.node.name or self.node.outputs[0].name or self.node.op_type)
+        stem = clean_id(self._origin())
         ids: list[str] = []
-        for shape, dtype in results:
+        for shape, dtype, kind in results:
             if 0 in shape:
                 raise ShapeError(f"{self.label} computes an empty tensor {list(shape)}", node=self.node.name)
             value_id = self._fresh_id(f"{stem}_{op.rsplit('.', 1)[-1]}_out")
             self.graph.add_value(Value(value_id, shape, dtype, kind))
             ids.append(value_id)
-        self._buffer.append(Op("", op, tuple(inputs), tuple(ids), dict(attrs), origin=(self._origin(),)))
+        self._buffer.append(replace(draft, outputs=tuple(ids)))
         return ids
 
     def _origin(self) -> str:

@@ -87,7 +87,7 @@ def top_k(ctx: Lowering) -> list[str]:
     count = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.opset >= 10 else int(ctx.attr("k"))
     axis = ctx.stated_axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     attrs = {"k": count, "dim": axis, "largest": bool(ctx.attr("largest", 1))}
-    values, indices = ctx.emit_all("topk", [ctx.x(0)], attrs, 2)
+    values, indices = ctx.emit_raw("ttnn.topk", [ctx.x(0)], attrs)
     return [values, ctx.typecast(indices, DType.I32)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from optimizer.importers.passes.convolution_ways import Way, cut, put, weight_rows
 from optimizer.importers.passes.rewriting import emit, finish, reshape
 from optimizer.ir.activations import FUSED_ACTIVATIONS
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE, round_up
 
@@ -128,9 +128,8 @@ class ZeroBias(_Other):
         if not image.attrs["groups"] == image.shape[3] == results:
             return None
         dtype = graph.value(op.inputs[1]).dtype
-        shape = (1, 1, 1, results)
-        zeros = graph.add_value(Value(graph.fresh_id(f"{op.id}_no_bias"), shape, dtype, ValueKind.PARAMETER)).id
-        emit(graph, op, "zeros", [], {"shape": shape, "dtype": dtype.value}, output=zeros, shape=shape, dtype=dtype)
+        attrs: dict[str, Attr] = {"shape": (1, 1, 1, results), "dtype": dtype.value}
+        zeros = emit(graph, op, "zeros", [], attrs, output=graph.fresh_id(f"{op.id}_no_bias"))
         return emit(graph, op, "conv2d", [*op.inputs, zeros], op.attrs)
 
 

@@ -24,7 +24,8 @@ from optimizer.importers.passes.rewriting import (
     reshape,
     rewrites_each,
 )
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
 from optimizer.layouts.tiling import TILE
 
 
@@ -111,7 +112,7 @@ def split_by_one_op(graph: Graph, like: Op, fused: str, splits: Sequence[HeadSpl
     like = replace(like, origin=origins([like, *absorbed]))
     for split in splits:
         graph.remove_op(split.ops[-1].id)
-    results = tuple(_plain_result(graph, like, split) for split in splits)
+    plain = [graph.fresh_id(f"{split.result}_plain") if split.keys else split.result for split in splits]
     rows = (first.batch, first.length, graph.value(fused).shape[-1])
     kv = splits[1].heads if len(splits) > 1 else 0
     attrs: dict[str, Attr] = {"num_heads": first.heads, "transpose_key": False}
@@ -122,19 +123,12 @@ def split_by_one_op(graph: Graph, like: Op, fused: str, splits: Sequence[HeadSpl
         name = "nlp_create_qkv_heads"
         fused = reshape(graph, like, fused, (rows[0], 1, *rows[1:]))
     op_id = graph.fresh_id(f"{like.id}_heads")
-    graph.add_op(Op(op_id, f"ttnn.{name}", (fused,), results, attrs, f"{like.name}.heads", like.origin), at=like.id)
+    op = Op(op_id, f"ttnn.{name}", (fused,), tuple(plain), attrs, f"{like.name}.heads", like.origin)
+    make_op(graph, op, at=like.id)
+    for split, result in zip(splits, plain, strict=True):
+        if split.keys:
+            permute(graph, like, result, (0, 1, 3, 2), output=split.result)
     drop_dead(graph, [op.id for split in splits for op in split.ops[:-1]])
-
-
-def _plain_result(graph: Graph, like: Op, split: HeadSplit) -> str:
-    """The value that the op computes for a split: its result, or what is then transposed into it."""
-    if not split.keys:
-        return split.result
-    shape = (split.batch, split.heads, split.length, split.size)
-    dtype = graph.value(split.result).dtype
-    value = graph.add_value(Value(graph.fresh_id(f"{split.result}_plain"), shape, dtype, ValueKind.ACTIVATION))
-    permute(graph, like, value.id, (0, 1, 3, 2), output=split.result)
-    return value.id
 
 
 _CUTS = ("ttnn.split", "ttnn.slice")

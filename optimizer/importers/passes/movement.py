@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from optimizer.importers.passes.rewriting import Shape, drop_dead, is_read, is_static, only_use, origins, rewrites_each
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.importers.passes.rewriting import Shape, drop_dead, is_read, only_use, origins, rewrites_each
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
 from optimizer.ir.view_rules import permute_is_view, reshape_is_view
 
 Step = tuple[str, Shape]
@@ -232,7 +232,6 @@ def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Ste
         return 1
     reusable = list(chain)
     current = source
-    value = graph.value(out)
     graph.remove_op(last.id)
     for op in reversed(chain[:-1]):
         if any(is_read(graph, v) for v in op.outputs):
@@ -241,16 +240,8 @@ def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Ste
     for index, (kind, argument) in enumerate(steps):
         final = index == len(steps) - 1
         like = reusable[-1] if final else reusable[max(0, len(reusable) - len(steps) + index)]
-        attrs = {"shape": argument} if kind == "reshape" else {"dims": argument}
-        if final:
-            target = out
-        else:
-            shape = graph.value(current).shape
-            shape = argument if kind == "reshape" else tuple(shape[d] for d in argument)
-            kept = ValueKind.PARAMETER if is_static(graph, current) else ValueKind.ACTIVATION
-            target = graph.add_value(Value(graph.fresh_id(f"{like.id}_moved"), shape, value.dtype, kept)).id
-        op_id = graph.fresh_id(like.id)
-        new = replace(like, id=op_id, op=f"ttnn.{kind}", inputs=(current,), outputs=(target,), attrs=attrs)
-        graph.add_op(replace(new, origin=origins(chain)), at=last.id)
-        current = target
+        attrs: dict[str, Attr] = {"shape": argument} if kind == "reshape" else {"dims": argument}
+        target = out if final else graph.fresh_id(f"{like.id}_moved")
+        op = Op(graph.fresh_id(like.id), f"ttnn.{kind}", (current,), (target,), attrs, like.name, origins(chain))
+        current = make_op(graph, op, at=last.id).outputs[0]
     return 1

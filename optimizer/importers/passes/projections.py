@@ -20,7 +20,7 @@ from optimizer.importers.passes.rewriting import (
     rewrites_each,
 )
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op
 
 Projection = tuple[Op, HeadSplit]
 """A product with weights, and the split of its result into heads."""
@@ -88,11 +88,8 @@ def _bias(graph: Graph, like: Op, product: Op) -> str:
     if len(product.inputs) > 2:
         return reshape(graph, like, product.inputs[2], (1, width))
     dtype: DType = graph.value(product.inputs[1]).dtype
-    zeros = graph.add_value(Value(graph.fresh_id(f"{product.id}_no_bias"), (1, width), dtype, ValueKind.PARAMETER))
-    op_id = graph.fresh_id(f"{product.id}_zeros")
     attrs: dict[str, Attr] = {"shape": (1, width), "dtype": dtype.value}
-    graph.add_op(Op(op_id, "ttnn.zeros", (), (zeros.id,), attrs, f"{product.name}.zeros", product.origin), at=like.id)
-    return zeros.id
+    return emit(graph, product, "zeros", [], attrs, output=graph.fresh_id(f"{product.id}_no_bias"))
 
 
 @rewrites_each("lone-heads", "reshape", "permute")

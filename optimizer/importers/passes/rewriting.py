@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 
-from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value
-from optimizer.ir.vocabulary import opdef, result_kind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
 
 Shape = tuple[int, ...]
 
@@ -92,27 +91,16 @@ def emit(
     attrs: Mapping[str, Attr],
     *,
     output: str | None = None,
-    shape: Shape | None = None,
-    dtype: DType | None = None,
 ) -> str:
     """Add an op beside `like` (same origin and place in the schedule); returns its value.
 
-    `output` names an existing value without producer; `shape` overrides the op's rule (for `nchw.*` ops).
+    `output` names an existing value without producer, or a new one.
     """
-    row = opdef(f"ttnn.{name}") if "." not in name else opdef(name)
-    full = row.name if not row.opaque else name
-    op_id = graph.fresh_id(f"{like.id}_{name.rsplit('.', 1)[-1]}")
-    label = f"{like.name}.{name.rsplit('.', 1)[-1]}{op_id[len(like.id) + 1 + len(name.rsplit('.', 1)[-1]) :]}"
-    op = Op(op_id, full, tuple(inputs), (), dict(attrs), label, like.origin)
-    if shape is None:
-        shape = row.infer_shapes(op, tuple(graph.value(v).shape for v in inputs))[0]
-    if dtype is None:
-        dtype = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in inputs), 1)[0]
-    if output is None:
-        kind = result_kind(graph, full, inputs)
-        output = graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id
-    graph.add_op(replace(op, outputs=(output,)), at=like.id)
-    return output
+    op_id = graph.fresh_id(f"{like.id}_{name}")
+    label = f"{like.name}.{op_id.removeprefix(f'{like.id}_')}"
+    outputs = () if output is None else (output,)
+    op = Op(op_id, f"ttnn.{name}", tuple(inputs), outputs, dict(attrs), label, like.origin)
+    return make_op(graph, op, at=like.id).outputs[0]
 
 
 def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr],

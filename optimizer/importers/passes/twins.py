@@ -12,8 +12,9 @@ from enum import StrEnum
 from math import prod
 
 from optimizer.importers.passes.rewriting import Shape, permute, reshape
-from optimizer.ir.graph import Attr, Graph, Op, Value
-from optimizer.ir.vocabulary import opdef, result_kind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
+from optimizer.ir.vocabulary import opdef
 
 
 class Form(StrEnum):
@@ -136,16 +137,8 @@ Rule = Callable[[Twins, Op], bool]
 def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr]) -> tuple[str, ...]:
     """Replace an op by one that computes new values; its old results have no producer afterwards."""
     graph.remove_op(op.id)
-    row = opdef(name)
-    new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
-    shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
-    dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
-    kind = result_kind(graph, name, inputs)
     ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
-    for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
-        graph.add_value(Value(value_id, shape, dtype, kind))
-    graph.add_op(replace(new, outputs=ids), at=op.id)
-    return ids
+    return make_op(graph, replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=ids), at=op.id).outputs
 
 
 def done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:

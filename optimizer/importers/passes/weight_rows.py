@@ -54,9 +54,8 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     after, split = min((_tiles(shapes, full, k), k) for k in range(1, len(full)))
     if 2 * after > before:
         return 0
-    matrix = (prod(full[:split]), prod(full[split:]))
     operands = [_matrix(graph, op, v, s, full, split) for v, s in zip(op.inputs, shapes, strict=True)]
-    _replace(graph, op, operands, op.attrs, matrix)
+    _replace(graph, op, operands, op.attrs)
     return 1
 
 
@@ -110,18 +109,14 @@ def _reduction(graph: Graph, op: Op) -> int:
     matrix = (prod(shape[:split]), prod(shape[split:]))
     if 2 * tile_count(matrix) > tile_count(shape):
         return 0
-    result = (matrix[0], 1) if axis else (1, matrix[1])
     attrs = {**op.attrs, "dim": (axis,), "keepdim": True}
-    _replace(graph, op, [_reshaped(graph, op, op.inputs[0], matrix)], attrs, result)
+    _replace(graph, op, [_reshaped(graph, op, op.inputs[0], matrix)], attrs)
     return 1
 
 
-def _replace(graph: Graph, op: Op, operands: list[str], attrs: Mapping[str, Attr], matrix: Shape) -> None:
+def _replace(graph: Graph, op: Op, operands: list[str], attrs: Mapping[str, Attr]) -> None:
     """Put the op on matrices in the place of `op`, and a reshape after it that gives the result its old shape."""
-    dtype = graph.value(op.outputs[0]).dtype
-    name = op.op.removeprefix("ttnn.")
-    result = emit(graph, op, name, operands, attrs, shape=matrix, dtype=dtype)
-    shape = graph.value(op.outputs[0]).shape
-    back = emit(graph, op, "reshape", [result], {"shape": shape}, shape=shape)
+    result = emit(graph, op, op.op.removeprefix("ttnn."), operands, attrs)
+    back = emit(graph, op, "reshape", [result], {"shape": graph.value(op.outputs[0]).shape})
     graph.replace_uses(op.outputs[0], back)
     graph.remove_op(op.id)
