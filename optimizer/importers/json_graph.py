@@ -30,12 +30,14 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.making import results_of
 from optimizer.ir.sizes import check_shape
-from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, op_names, opdef
 from optimizer.process.json_document import decoded
 from optimizer.wording.documents import other_kind
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
-INSERTED_ROLES = ("reshard", "spill", "load", "layout")
+INSERTED_ROLES = ("reshard", "spill", "load", "layout", "transfer")
+INSERTED = (COPY, CONVERT, FETCH, SEND)
+"""Ops that only bring a tensor elsewhere or into other pages, where their role is one of these."""
 SHOWN_FAULTS = 5
 """Wrong fields that an error names."""
 
@@ -51,6 +53,7 @@ class ModelSection(_Strict):
     sha256: str | None = None
     inputs: list[str] = Field(description="ids of the values fed on every run, in call order")
     outputs: list[str] = Field(description="ids of the values returned, in return order")
+    output_names: list[str] | None = Field(default=None, description="what the model calls them; each name once")
 
 
 class StandsForSection(_Strict):
@@ -85,7 +88,7 @@ class OpSection(_Strict):
     outputs: list[str]
     attrs: dict[str, Any] = {}
     config: Any = Field(default=None, description="ignored on import")
-    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] | None = None
+    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "transfer", "host"] | None = None
     chain: Any = Field(default=None, description="ignored on import")
     predicted: Any = Field(default=None, description="ignored on import")
     reason: Any = Field(default=None, description="ignored on import")
@@ -120,7 +123,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         foreign[op.op] = foreign.get(op.op, 0) + 1
     return finish(
         graph,
-        list(graph.outputs),
+        _output_names(document.model),
         sha256=sha256(data).hexdigest(),
         foreign_ops=foreign,
         fused={},
@@ -128,6 +131,14 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         warnings=warnings,
         reasons={op.name or op.id: _no_such_op(op.op) for op in document.ops if opdef(op.op).opaque},
     )
+
+
+def _output_names(model: ModelSection) -> list[str]:
+    """What the outputs are called, of a result also where copies of them were made."""
+    names = model.output_names
+    if names is not None and not len(set(names)) == len(names) == len(model.outputs):
+        raise GraphError(f"'output_names' must name {len(model.outputs)} outputs, each once", node="model")
+    return model.outputs if names is None else names
 
 
 def _no_such_op(name: str) -> str:
@@ -221,7 +232,7 @@ def _without_copies(document: GraphDocument) -> tuple[list[OpSection], dict[str,
     alias: dict[str, str] = {}
     kept: list[OpSection] = []
     for op in document.ops:
-        inserted = op.role in INSERTED_ROLES and op.op in ("ttnn.to_memory_config", "ttnn.to_layout")
+        inserted = op.role in INSERTED_ROLES and op.op in INSERTED
         if inserted and len(op.inputs) == len(op.outputs) == 1:
             alias[op.outputs[0]] = op.inputs[0]
         else:
