@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import Budget, ImportOptions
+from optimizer.importers.onnx_checks import op_key
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
 from optimizer.ir.dtype import DType
@@ -97,8 +98,7 @@ class Lowering(NodeReader):
     def _lower(self, node: ir.Node) -> None:
         self.begin(node)
         self.budget.work(self.label, 1 + len(node.inputs) + len(node.outputs))
-        domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-        key = f"{domain}{node.op_type}"
+        key = op_key(node)
         self.foreign_ops[key] += 1
         mapping = self.table.get(key)
         outputs: str | Sequence[str | None]

@@ -200,6 +200,22 @@ class Graph:
         """Whether the graph returns a value, in constant time."""
         return value_id in self._returned
 
+    def produced_by(self, value_id: str, *names: str) -> Op | None:
+        """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
+        op = self.producer(value_id)
+        return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+
+    def only_use(self, value_id: str) -> Op | None:
+        """The op that reads a value, if it is read exactly once and is no graph output."""
+        if self.consumer_count(value_id) != 1 or self.is_output(value_id):
+            return None
+        op = self.consumers(value_id)[0]
+        return op if op.inputs.count(value_id) == 1 else None
+
+    def is_read(self, value_id: str) -> bool:
+        """Whether any op reads a value or the graph returns it."""
+        return self.consumer_count(value_id) > 0 or self.is_output(value_id)
+
     def is_const_eval(self, op: Op) -> bool:
         """Whether an op depends on weights and constants only, so that it runs once, not on every run."""
         return bool(op.outputs) and all(self.values[v].kind is ValueKind.PARAMETER for v in op.outputs)

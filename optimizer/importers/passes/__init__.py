@@ -8,31 +8,26 @@ from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hard
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
 from optimizer.importers.passes.channels_last_rules import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
-from optimizer.importers.passes.exact_selection import exact_selection
-from optimizer.importers.passes.exact_values import exact_values
-from optimizer.importers.passes.head_padding import pad_heads
+from optimizer.importers.passes.exact_values import exact_selection, exact_values
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
-from optimizer.importers.passes.movement import merge_movement
+from optimizer.importers.passes.movement import merge_movement, pick_columns, stack_rows
 from optimizer.importers.passes.narrow_channels import convolve_parts, cut_convolutions, split_joined
 from optimizer.importers.passes.norm_patterns import (
     centred_variance,
     group_norm,
-    layer_norm,
-    rms_norm,
-    spell_out_group_norm,
-)
-from optimizer.importers.passes.norm_spellings import (
     kept_dims,
+    layer_norm,
     mean_of_sum,
+    rms_norm,
     shift_first,
+    spell_out_group_norm,
     variance_above_zero,
     weight_last,
 )
-from optimizer.importers.passes.projections import lone_heads, merge_qkv
+from optimizer.importers.passes.projections import lone_heads, merge_qkv, pad_heads
 from optimizer.importers.passes.rewriting import Pass
 from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, index_types, simplify
-from optimizer.importers.passes.stacking import pick_columns, stack_rows
 from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
 from optimizer.process import logs

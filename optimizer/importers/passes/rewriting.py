@@ -8,6 +8,7 @@ from functools import wraps
 
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.making import make_op
+from optimizer.ir.vocabulary import opdef
 
 Shape = tuple[int, ...]
 
@@ -38,21 +39,10 @@ def rewrites_each(name: str, *ops: str) -> Callable[[Callable[[Graph, Op], int]]
     return made
 
 
-def is_static(graph: Graph, value_id: str) -> bool:
-    """Whether a value is a weight or constant, or computed from such only."""
-    return graph.is_static(value_id)
-
-
 def by_weights(graph: Graph, product: Op) -> bool:
     """Whether what a product takes beside its first operand is a matrix of weights, and a bias of weights if any."""
     weights = product.inputs[1:]
-    return len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
-
-
-def produced_by(graph: Graph, value_id: str, *names: str) -> Op | None:
-    """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
-    op = graph.producer(value_id)
-    return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+    return len(graph.value(weights[0]).shape) == 2 and all(graph.is_static(v) for v in weights)
 
 
 def is_scalar_op(op: Op, *names: str) -> bool:
@@ -60,17 +50,22 @@ def is_scalar_op(op: Op, *names: str) -> bool:
     return op.op.removeprefix("ttnn.") in names and len(op.inputs) == 1 and op.attrs.get("scalar") is not None
 
 
-def only_use(graph: Graph, value_id: str) -> Op | None:
-    """The op that reads a value, if it is read exactly once and is no graph output."""
-    if graph.consumer_count(value_id) != 1 or graph.is_output(value_id):
-        return None
-    op = graph.consumers(value_id)[0]
-    return op if op.inputs.count(value_id) == 1 else None
+def other_operand(op: Op, value_id: str) -> str:
+    """Of an op of two operands, the one beside this."""
+    return op.inputs[1 - op.inputs.index(value_id)]
 
 
-def is_read(graph: Graph, value_id: str) -> bool:
-    """Whether any op reads a value or the graph returns it."""
-    return graph.consumer_count(value_id) > 0 or graph.is_output(value_id)
+def reduced_dims(graph: Graph, op: Op) -> tuple[int, ...]:
+    """The dims that a reduction is over, counted from the front, in order."""
+    rank = len(graph.value(op.inputs[0]).shape)
+    dim = opdef(op.op).attr(op, "dim")
+    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    return tuple(sorted({int(d) % rank for d in given}))  # type: ignore[arg-type]
+
+
+def permuted_dims(op: Op) -> Shape:
+    """Dims of a permute, counted from the front."""
+    return tuple(int(d) % len(op.attr("dims")) for d in op.attr("dims"))
 
 
 def close(a: float, b: float, tolerance: float = 1e-3) -> bool:
@@ -112,7 +107,7 @@ def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], att
     absorbed_origin = origins([*absorbed, main, root])
     at = root.id
     graph.remove_op(root.id)
-    keep_main = main.id != root.id and any(is_read(graph, v) for v in main.outputs)
+    keep_main = main.id != root.id and any(graph.is_read(v) for v in main.outputs)
     if main.id != root.id and not keep_main:
         graph.remove_op(main.id)
     op_id = graph.fresh_id(main.id) if keep_main else main.id
@@ -132,7 +127,7 @@ def drop_dead(graph: Graph, op_ids: Iterable[str]) -> None:
         if not graph.has_op(op_id):
             continue
         op = graph.op(op_id)
-        if any(is_read(graph, v) for v in op.outputs):
+        if any(graph.is_read(v) for v in op.outputs):
             continue
         feeders = [p.id for v in op.inputs if (p := graph.producer(v)) is not None]
         graph.remove_op(op_id)

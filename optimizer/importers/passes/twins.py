@@ -42,7 +42,11 @@ class Twin:
 
     @property
     def channels(self) -> int:
-        return self.shape[1] if self.form is Form.CHANNELS_SECOND else self.shape[-1]
+        return self.shape[self.channel_dim]
+
+    @property
+    def channel_dim(self) -> int:
+        return 1 if self.form is Form.CHANNELS_SECOND else len(self.shape) - 1
 
     @property
     def channels_last(self) -> Shape:
@@ -146,6 +150,12 @@ def done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
     for value_id, flat in zip(op.outputs, flats, strict=True):
         twins.add(value_id, form, op, flat=flat)
     return True
+
+
+def follow(twins: Twins, op: Op, form: Form, attrs: Mapping[str, Attr] | None = None) -> bool:
+    """Replace an op by the same one on the twin of operand 0, with its own attributes or these; always True."""
+    operands = [twins.flat(op.inputs[0], form, op), *op.inputs[1:]]
+    return done(twins, op, form, put(twins.graph, op, op.op, operands, op.attrs if attrs is None else attrs))
 
 
 def full_attrs(op: Op) -> dict[str, Attr]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, produced_by, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, reduced_dims, reshape
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
 from optimizer.layouts.weight_forms import swells, tile_count
@@ -36,7 +36,7 @@ def _visit(graph: Graph, op: Op) -> int:
     if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
         return 0
     row = opdef(op.op)
-    if row.opaque or not all(is_static(graph, v) for v in op.inputs):
+    if row.opaque or not all(graph.is_static(v) for v in op.inputs):
         return 0
     name = op.op.removeprefix("ttnn.")
     if name in _ELEMENT_WISE:
@@ -88,7 +88,7 @@ def _matrix(graph: Graph, op: Op, value_id: str, shape: Shape, full: Shape, spli
 
 def _reshaped(graph: Graph, op: Op, value_id: str, shape: Shape) -> str:
     """A reshape of what other reshapes were made from."""
-    while (maker := produced_by(graph, value_id, "reshape")) is not None:
+    while (maker := graph.produced_by(value_id, "reshape")) is not None:
         value_id = maker.inputs[0]
     return reshape(graph, op, value_id, shape)
 
@@ -96,13 +96,11 @@ def _reshaped(graph: Graph, op: Op, value_id: str, shape: Shape) -> str:
 def _reduction(graph: Graph, op: Op) -> int:
     """A reduction over all leading or all trailing dims: over the rows or the columns of a matrix."""
     shape = graph.value(op.inputs[0]).shape
-    given = opdef(op.op).attr(op, "dim")
-    dims = range(len(shape)) if given is None else (given,) if isinstance(given, int) else given
-    reduced = sorted({int(d) % len(shape) for d in dims})  # type: ignore[arg-type, union-attr]
+    reduced = reduced_dims(graph, op)
     count = len(reduced)
-    if reduced == list(range(len(shape) - count, len(shape))) and count < len(shape):
+    if reduced == tuple(range(len(shape) - count, len(shape))) and count < len(shape):
         split, axis = len(shape) - count, 1
-    elif reduced == list(range(count)) and count < len(shape):
+    elif reduced == tuple(range(count)) and count < len(shape):
         split, axis = count, 0
     else:
         return 0
