@@ -287,6 +287,5 @@ def refuse_open(inputs: Iterable[OpenInput]) -> None:
     flags += [f"--input-shapes {quote(e.name)}:{','.join(map(str, e.dims)) if e.dims else NAMELESS}" for e in nameless]
     what = "; ".join([*named, *(f"input '{e.name}'" for e in nameless)])
     raise OpenSizesError(
-        f"sizes of the model have no number: {what}; give one for each, such as {' '.join(flags)}",
-        node=listed[0].name,
+        f"sizes of the model have no number: {what}; give one for each, such as {' '.join(flags)}", node=listed[0].name
     )

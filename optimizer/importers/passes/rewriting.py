@@ -79,13 +79,7 @@ def origins(ops: Iterable[Op]) -> tuple[str, ...]:
 
 
 def emit(
-    graph: Graph,
-    like: Op,
-    name: str,
-    inputs: Sequence[str],
-    attrs: Mapping[str, Attr],
-    *,
-    output: str | None = None,
+    graph: Graph, like: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr], *, output: str | None = None
 ) -> str:
     """Add an op beside `like` (same origin and place in the schedule); returns its value.
 
