@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from math import isfinite, prod
@@ -135,24 +135,25 @@ class Lowering(NodeReader):
             numbers = given if isinstance(given, tuple) else (given,)
             if any(isinstance(v, float) and not isfinite(v) for v in numbers):
                 raise GraphError(f"{self.label}: attribute '{name}' is no finite number", node=self.node.name)
-        needed = [self._is_needed(v) for v in self.node.outputs]
+        needed = [self.is_needed(v) for v in self.node.outputs]
         attrs |= position_attrs([v is not None for v in self.node.inputs], needed)
         shapes = [(self.ir_shape(v), self.dtype(v)) for v in compress(self.node.outputs, needed)]
         return self.emit_raw(f"onnx.{key}", inputs, attrs, shapes)
 
-    def _is_needed(self, value: ir.Value) -> bool:
+    def is_needed(self, value: ir.Value) -> bool:
+        """Whether anything reads an output of the current node."""
         return bool(value.name) and bool(value.uses() or value.is_graph_output())
 
     def _bind(self, ids: Sequence[str | None]) -> None:
         """Give the node's outputs their foreign names and check their shapes against inference."""
         wanted = list(self.node.outputs)
         if len(ids) != len(wanted):
-            wanted = [v for v in wanted if self._is_needed(v)]
+            wanted = [v for v in wanted if self.is_needed(v)]
         bound: dict[str, str] = {}
         for value, value_id in zip(wanted, ids, strict=False):
             name = value.name or ""
             if not name or value_id is None:
-                if self._is_needed(value):
+                if self.is_needed(value):
                     raise GraphError(f"{self.label}: output {name} has no counterpart", node=self.node.name)
                 continue
             expected = self.ir_shape(value)
@@ -224,6 +225,14 @@ class Lowering(NodeReader):
     def x(self, index: int) -> str:
         """Value id of an input of the current node."""
         return self.use(self.input(index))
+
+    def x_or_none(self, index: int) -> str | None:
+        """Value id of an input that may be absent."""
+        return self.x(index) if self.has(index) else None
+
+    def there(self, indices: Iterable[int]) -> list[str]:
+        """Value ids of those of these inputs that are there."""
+        return [self.x(index) for index in indices if self.has(index)]
 
     def use(self, value: ir.Value) -> str:
         """Value id of a foreign value; parameters and constants come into being on first use."""

@@ -199,7 +199,7 @@ def table_of(ctx: Lowering, table: str, positions: str | None, length: int) -> s
 
 def attention(ctx: Lowering) -> list[str | None]:
     """Y, and where asked for the keys and values with their past, and the scores."""
-    wanted = [v.uses() or v.is_graph_output() for v in ctx.node.outputs]
+    wanted = [ctx.is_needed(v) for v in ctx.node.outputs]
     q, k, v = ctx.x(0), ctx.x(1), ctx.x(2)
     packed = len(ctx.shape(0)) == 3
     if packed:
@@ -209,7 +209,7 @@ def attention(ctx: Lowering) -> list[str | None]:
     if ctx.has_both(4, 5):
         past = ctx.shape(4)[2]
         k, v = extended(ctx, ctx.x(4), k), extended(ctx, ctx.x(5), v)
-    mask = ctx.x(3) if ctx.has(3) else None
+    mask = ctx.x_or_none(3)
     chooses = mask is not None and ctx.input(3).dtype == ir.DataType.BOOL
     if mask is not None and chooses:
         mask = boolean_mask(ctx, mask)
@@ -240,7 +240,7 @@ def rotary_embedding(ctx: Lowering) -> str:
     if packed:
         x = split_heads(ctx, x, int(ctx.needed("num_heads")))
     check_rotary_dim(ctx, ctx.shape(1)[-1])
-    positions = ctx.x(3) if ctx.has(3) else None
+    positions = ctx.x_or_none(3)
     tables = [table_of(ctx, ctx.x(index), positions, ctx.vshape(x)[2]) for index in (1, 2)]
     result = rotate(ctx, x, tables, bool(ctx.attr("interleaved", 0)))
     return join_heads(ctx, result) if packed else result

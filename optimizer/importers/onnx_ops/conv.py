@@ -133,7 +133,7 @@ def lift(ctx: Lowering, value_id: str, rank: int) -> str:
 
 
 def conv(ctx: Lowering) -> str:
-    return convolve(ctx, [ctx.x(i) for i in range(3) if ctx.has(i)])
+    return convolve(ctx, ctx.there(range(3)))
 
 
 def convolve(ctx: Lowering, operands: list[str]) -> str:
@@ -198,7 +198,7 @@ def _check_weights(ctx: Lowering, weights: list[str]) -> None:
 
 
 def conv_transpose(ctx: Lowering) -> str:
-    _check_weights(ctx, [ctx.x(i) for i in (1, 2) if ctx.has(i)])
+    _check_weights(ctx, ctx.there((1, 2)))
     if len(ctx.shape(0)) == 5:
         return _flat_volume_transpose(ctx)
     rank = spatial(ctx)
@@ -212,7 +212,7 @@ def conv_transpose(ctx: Lowering) -> str:
         raise ShapeError(f"attribute 'output_padding' {list(extra)} is not below the strides or dilations")
     padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
     attrs = _window(ctx, (kh, kw), stride, padding, dilation) | {"output_padding": extra}
-    operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    operands = [x, weight, *ctx.there((2,))]
     return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
 
 
@@ -226,7 +226,7 @@ def _flat_volume_transpose(ctx: Lowering) -> str:
     frames, groups = split_frames(ctx, ctx.x(0)), int(ctx.attr("group", 1))
     attrs = _frame_window(ctx, (kh, kw)) | {"output_padding": two(extra[1:], 2, 0)}
     weight = ctx.reshape(ctx.x(1), (ctx.shape(1)[0], per_group, kh, kw))
-    operands = [frames, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    operands = [frames, weight, *ctx.there((2,))]
     shape = (ctx.vshape(frames)[0], per_group * groups, *ctx.out_shape()[3:])
     result = ctx.emit_raw("nchw.conv_transpose2d", operands, attrs, [(shape, ctx.vdtype(frames))])[0]
     return ctx.permute(join_frames(ctx, result, ctx.shape(0)[0]), (0, 2, 1, 3, 4))

@@ -56,10 +56,10 @@ def hardmax(ctx: Lowering) -> str:
 def layer_norm(ctx: Lowering) -> list[str | None]:
     axis = ctx.axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     epsilon = float(ctx.attr("epsilon", 1e-5))
-    operands = [ctx.x(i) for i in range(1, 3) if ctx.has(i)]
+    operands = ctx.there(range(1, 3))
     result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, epsilon)
     others = list(ctx.node.outputs)[1:]
-    if not any(v.uses() or v.is_graph_output() for v in others):
+    if not any(ctx.is_needed(v) for v in others):
         return [result, *[None] * len(others)]
     mean, deviation = statistics(ctx, ctx.x(0), tuple(range(axis, len(ctx.shape(0)))), epsilon)
     found: list[str | None] = [result, mean, deviation]
@@ -99,7 +99,7 @@ def over_tail(ctx: Lowering, op: str, x: str, axis: int, scales: list[str], epsi
 
 def batch_norm(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
-    if ctx.attr("training_mode", 0) or any(v.uses() or v.is_graph_output() for v in outputs[1:]):
+    if ctx.attr("training_mode", 0) or any(ctx.is_needed(v) for v in outputs[1:]):
         raise NotMappedError("BatchNormalization in training mode")
     shape = _with_channels(ctx)
     x = ctx.reshape(ctx.x(0), (*shape, *(1,) * (4 - len(shape))))

@@ -62,7 +62,7 @@ def _spread_average(ctx: Lowering, x: str, attrs: dict[str, Attr], shape: tuple[
 
 def max_pool(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
-    if len(outputs) > 1 and (outputs[1].uses() or outputs[1].is_graph_output()):
+    if len(outputs) > 1 and ctx.is_needed(outputs[1]):
         raise NotMappedError("MaxPool that returns indices")
     three = len(ctx.shape(0)) == 5
     result = _volume(ctx, "nchw.max_pool2d") if three else _window(ctx, "nchw.max_pool2d")

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from optimizer.importers.passes.convolution_parts import added
-from optimizer.importers.passes.convolution_ways import cut, put, weight_rows
+from optimizer.importers.passes.convolution_ways import channels_of, cut, put
 from optimizer.importers.passes.rewriting import drop_dead, emit, reshape, rewrites_each
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
@@ -36,8 +36,7 @@ def cut_convolutions(graph: Graph, op: Op) -> int:
     if not _mixes_all(graph, op) or not within_tiles or sum(e - b for b, e in ranges) > made:
         return 0
     for reader, (first, end) in zip(readers, ranges, strict=True):
-        operands = [op.inputs[0], weight_rows(graph, op, op.inputs[1], first, end)]
-        operands += [cut(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:]]
+        operands = [op.inputs[0], *channels_of(graph, op, first, end)]
         graph.remove_op(reader.id)
         emit(graph, op, "conv2d", operands, {**op.attrs, "out_channels": end - first}, output=reader.outputs[0])
     drop_dead(graph, [op.id])
