@@ -103,16 +103,8 @@ def _island(graph: Graph, wanted: str) -> _Island:
 
 def _is_given(graph: Graph, value_id: str) -> bool:
     """Whether integers depend on an input."""
-    stack, seen = [value_id], set[str]()
-    while stack:
-        here = stack.pop()
-        if here not in seen:
-            seen.add(here)
-            if graph.value(here).kind is ValueKind.INPUT:
-                return True
-            op = graph.producer(here)
-            stack.extend(op.inputs if op is not None else ())
-    return False
+    before = (v for op in graph.leading_to([value_id]) for v in op.inputs)
+    return any(graph.value(v).kind is ValueKind.INPUT for v in (value_id, *before))
 
 
 def _is_followed(graph: Graph, op: Op) -> bool:
@@ -275,25 +267,13 @@ def exact_selection(graph: Graph) -> int:
     done = 0
     for op_id in [op.id for op in graph.ops() if op.op in SELECTING]:
         root = graph.op(op_id)
-        before = _leading_to(graph, root)
+        before = [op for op in graph.leading_to(root.inputs) if not graph.is_const_eval(op)]
         products = sum(_products(graph, op) for op in before)
         if not can_widen(graph, root) or len(before) > MOST_OPS or products > MOST_PRODUCTS:
             continue
         widen(graph, [op_id, *(op.id for op in before)], inputs=True)
         done += 1
     return finish(graph, done)
-
-
-def _leading_to(graph: Graph, root: Op) -> list[Op]:
-    """All ops that an op depends on; those that only weights lead to do not run."""
-    found, stack = dict[str, Op](), list(root.inputs)
-    while stack:
-        op = graph.producer(stack.pop())
-        if op is not None and op.id not in found:
-            found[op.id] = op
-            stack += op.inputs
-    runs = {op.id for op in graph.run_ops()}
-    return [op for op in found.values() if op.id in runs]
 
 
 def _products(graph: Graph, op: Op) -> int:

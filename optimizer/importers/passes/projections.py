@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import batched
 
-from optimizer.importers.passes.heads import HeadSplit, head_split, permuted_dims, split_by_one_op, whole_tiles
+from optimizer.importers.passes.heads import HeadSplit, head_split, split_by_one_op, whole_tiles
 from optimizer.importers.passes.rewriting import (
     Pass,
     Shape,
@@ -17,6 +17,7 @@ from optimizer.importers.passes.rewriting import (
     emit,
     finish,
     origins,
+    permuted_dims,
     reshape,
     rewrites_each,
 )
