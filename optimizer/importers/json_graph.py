@@ -30,6 +30,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.making import results_of
 from optimizer.ir.sizes import check_shape
+from optimizer.ir.topological import topological_order
 from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, op_names, opdef
 from optimizer.process.json_document import decoded
 from optimizer.wording.documents import other_kind
@@ -303,15 +304,13 @@ def _stands_for(value_id: str, section: ValueSection, held: tuple[int, ...]) -> 
 
 def _topological(ops: list[OpSection], produced: dict[str, str], graph: Graph) -> list[OpSection]:
     """Ops in an order in which producers come first, as near to the document's as possible."""
-    sketch = Graph("order")
-    by_id = {op.id: op for op in ops}
     for op in ops:
         for value_id in op.inputs:
             if value_id not in produced and value_id not in graph.values:
                 raise GraphError(f"reads '{value_id}', which is neither a value nor computed", node=op.id)
-        sketch.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs)))
-    sketch.sort()
-    return [by_id[op.id] for op in sketch.ops()]
+    at = {op.id: position for position, op in enumerate(ops)}
+    needs = [{at[produced[v]] for v in op.inputs if v in produced} for op in ops]
+    return [ops[position] for position in topological_order(needs, lambda position: ops[position].id)]
 
 
 def _check_elements(value_id: str, data: tuple[float, ...], dtype: DType) -> None:
