@@ -16,6 +16,7 @@ from optimizer.importers.onnx_ops.attention import (
     rotate,
     split_heads,
     table_of,
+    with_past,
 )
 from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.conv import conv
@@ -190,10 +191,7 @@ def multi_head_attention(ctx: Lowering) -> list[str | None]:
             raise NotMappedError("a bias of keys that are already split into heads")
         operands = [ctx.emit("add", t, ctx.slice(ctx.x(3), 0, *bounds[i : i + 2])) for i, t in enumerate(operands)]
     q, k, v = (t if len(ctx.vshape(t)) == 4 else split_heads(ctx, t, heads) for t in operands)
-    past = 0
-    if ctx.has_both(6, 7):
-        past = ctx.shape(6)[2]
-        k, v = extended(ctx, ctx.x(6), k), extended(ctx, ctx.x(7), v)
+    k, v, past = with_past(ctx, (6, 7), k, v)
     how = Scores(
         scale=float(ctx.attr("scale") or ctx.vshape(q)[-1] ** -0.5),
         mask=_sum(ctx, _key_mask(ctx, 4, ctx.vshape(k)[2]), ctx.x_or_none(5)),

@@ -7,7 +7,7 @@ from math import prod
 
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.computed import counting, filled
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.ir.dtype import DType
 from optimizer.ir.shape_rules import broadcast
 
@@ -180,11 +180,6 @@ def mean_variance_normalization(ctx: Lowering) -> str:
     variance = ctx.emit("mean", ctx.emit("square", centred), dim=axes, keepdim=True)
     deviation = ctx.emit("add", ctx.emit("sqrt", variance), scalar=1e-9)
     return ctx.emit("divide", centred, deviation)
-
-
-def ones(ctx: Lowering, count: int) -> str:
-    """A constant of ones, the scale of a norm without one."""
-    return ctx.constant(filled(ctx, (count,), 1.0), ctx.float_dtype, "ones")
 
 
 OPS: dict[str, NodeMapping] = {
