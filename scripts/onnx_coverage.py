@@ -20,8 +20,8 @@ import onnx.defs
 
 from optimizer.importers import load
 from optimizer.importers.onnx_front_end import OPSETS
-from optimizer.importers.onnx_lacking import reason
 from optimizer.importers.onnx_ops import TABLE
+from optimizer.importers.onnx_refusals import reason
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "onnx-coverage.md"

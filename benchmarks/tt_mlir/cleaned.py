@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optimizer.importers.passes import run_passes
-from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_read, is_scalar_op, only_use, produced_by
+from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_scalar_op
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import BINARY, UNARY
@@ -109,7 +109,7 @@ def _mean(graph: Graph, op: Op) -> int:
     """A sum times one over the number of its elements."""
     if op.op != "ttnn.sum":
         return 0
-    scaled = only_use(graph, op.outputs[0])
+    scaled = graph.only_use(op.outputs[0])
     if scaled is None or not is_scalar_op(scaled, "multiply", "divide"):
         return 0
     number = float(scaled.attrs["scalar"])  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def _one_row(shape: tuple[int, ...]) -> bool:
 
 def _flat_source(graph: Graph, value_id: str) -> str | None:
     """The flat [1, 1, N*H*W, C] tensor of which a value is a reshape that keeps the last dim."""
-    above = produced_by(graph, value_id, "reshape")
+    above = graph.produced_by(value_id, "reshape")
     if above is None:
         return None
     shape = graph.value(above.inputs[0]).shape
@@ -174,6 +174,6 @@ def _reshape_rows(graph: Graph, op: Op) -> int:
     graph.remove_op(op.id)
     graph.add_op(replace(op, inputs=(source.id,), outputs=(rows.id,)), at=op.id)
     emit(graph, op, "to_layout", [rows.id], dict(tiled.attrs), output=target.id)
-    if not is_read(graph, tiled.outputs[0]):
+    if not graph.is_read(tiled.outputs[0]):
         graph.remove_op(tiled.id)
     return 1

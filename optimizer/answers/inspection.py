@@ -13,7 +13,7 @@ from optimizer.pipeline import import_model, survey_model
 
 if TYPE_CHECKING:
     from optimizer.importers.model import ImportedModel
-    from optimizer.importers.onnx_survey import Survey, SurveyedTensor
+    from optimizer.importers.onnx_file import Survey, SurveyedTensor
 
 
 def inspection(source: Path | bytes, options: Options, name: str | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
-from optimizer.importers.passes.wider_values import widened
+from optimizer.importers.passes.exact_values import widened
 from optimizer.ir.graph import ValueKind
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create

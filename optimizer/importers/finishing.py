@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
+from optimizer.errors import DTypeError, GraphError, UnsupportedOpError
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.importers.passes.tile_padding import tile_padding
-from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.making import check_graph
 from optimizer.ir.opdef import Page
-from optimizer.ir.positions import check_positions
 from optimizer.ir.vocabulary import opdef
 from optimizer.process import logs
 
@@ -74,20 +73,12 @@ def finish(
 
 
 def check(graph: Graph) -> None:
-    """Every op is opaque, or of the vocabulary with attributes of its kinds and shapes of its rule; operands exist."""
+    """`check_graph`, and that what TTNN prepares on the host are floats that are known before a run."""
+    check_graph(graph)
     for op in graph.ops():
         if op.op.startswith("nchw."):
             raise GraphError(f"{op.op} was not lowered", node=op.name)
-        for value_id in op.inputs:
-            value = graph.value(value_id)
-            if graph.producer(value_id) is None and value.kind is ValueKind.ACTIVATION:
-                raise GraphError(f"reads '{value_id}', which nothing computes", node=op.name)
         row = opdef(op.op)
-        row.check_attrs(op)
-        if row.opaque:
-            check_positions(op)
-            continue
-        check_kinds(row, op)
         for index, value_id in enumerate(op.inputs):
             if row.required_page(op, index) is Page.HOST and not graph.value(value_id).dtype.is_float:
                 raise DTypeError(
@@ -103,17 +94,6 @@ def check(graph: Graph) -> None:
                     "TTNN prepares it once, on the host",
                     node=op.name or op.id,
                 )
-        if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
-            raise GraphError(f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands", node=op.name)
-        stated = tuple(graph.value(v).shape for v in op.outputs)
-        inferred = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
-        if stated != inferred:
-            raise ShapeError(
-                f"{op.op} gives {[list(s) for s in inferred]}, stated {[list(s) for s in stated]}", node=op.name
-            )
-    for value_id in graph.outputs:
-        if value_id not in graph.values:
-            raise GraphError(f"output '{value_id}' is not computed", node=value_id)
 
 
 def parameter_bytes(value: Value) -> int:

@@ -28,13 +28,17 @@ from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.making import results_of
 from optimizer.ir.sizes import check_shape
-from optimizer.ir.vocabulary import op_names, opdef, result_kind
+from optimizer.ir.topological import topological_order
+from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, op_names, opdef
 from optimizer.process.json_document import decoded
 from optimizer.wording.documents import other_kind
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
-INSERTED_ROLES = ("reshard", "spill", "load", "layout")
+INSERTED_ROLES = ("reshard", "spill", "load", "layout", "transfer")
+INSERTED = (COPY, CONVERT, FETCH, SEND)
+"""Ops that only bring a tensor elsewhere or into other pages, where their role is one of these."""
 SHOWN_FAULTS = 5
 """Wrong fields that an error names."""
 
@@ -50,6 +54,7 @@ class ModelSection(_Strict):
     sha256: str | None = None
     inputs: list[str] = Field(description="ids of the values fed on every run, in call order")
     outputs: list[str] = Field(description="ids of the values returned, in return order")
+    output_names: list[str] | None = Field(default=None, description="what the model calls them; each name once")
 
 
 class StandsForSection(_Strict):
@@ -84,7 +89,7 @@ class OpSection(_Strict):
     outputs: list[str]
     attrs: dict[str, Any] = {}
     config: Any = Field(default=None, description="ignored on import")
-    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] | None = None
+    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "transfer", "host"] | None = None
     chain: Any = Field(default=None, description="ignored on import")
     predicted: Any = Field(default=None, description="ignored on import")
     reason: Any = Field(default=None, description="ignored on import")
@@ -119,7 +124,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         foreign[op.op] = foreign.get(op.op, 0) + 1
     return finish(
         graph,
-        list(graph.outputs),
+        _output_names(document.model),
         sha256=sha256(data).hexdigest(),
         foreign_ops=foreign,
         fused={},
@@ -127,6 +132,14 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         warnings=warnings,
         reasons={op.name or op.id: _no_such_op(op.op) for op in document.ops if opdef(op.op).opaque},
     )
+
+
+def _output_names(model: ModelSection) -> list[str]:
+    """What the outputs are called, of a result also where copies of them were made."""
+    names = model.output_names
+    if names is not None and not len(set(names)) == len(names) == len(model.outputs):
+        raise GraphError(f"'output_names' must name {len(model.outputs)} outputs, each once", node="model")
+    return model.outputs if names is None else names
 
 
 def _no_such_op(name: str) -> str:
@@ -220,7 +233,7 @@ def _without_copies(document: GraphDocument) -> tuple[list[OpSection], dict[str,
     alias: dict[str, str] = {}
     kept: list[OpSection] = []
     for op in document.ops:
-        inserted = op.role in INSERTED_ROLES and op.op in ("ttnn.to_memory_config", "ttnn.to_layout")
+        inserted = op.role in INSERTED_ROLES and op.op in INSERTED
         if inserted and len(op.inputs) == len(op.outputs) == 1:
             alias[op.outputs[0]] = op.inputs[0]
         else:
@@ -270,7 +283,8 @@ def _add_source(
         raise GraphError(f"'{value_id}' is an activation that no op computes", node=value_id)
     if kind is ValueKind.CONSTANT and section.data is None:
         raise GraphError(f"'{value_id}' is a constant without 'data'; a weight is of kind parameter", node=value_id)
-    shape = _shape(value_id, section.shape, limits)
+    check_shape(value_id, section.shape, limits.max_elements, limits.max_rank)
+    shape = tuple(section.shape) or (1,)
     data = None
     if section.data is not None:
         if kind is not ValueKind.CONSTANT or len(section.data) != prod(shape):
@@ -288,22 +302,15 @@ def _stands_for(value_id: str, section: ValueSection, held: tuple[int, ...]) -> 
     return None if stated is None else ForeignTensor.from_json(stated.model_dump(), f"stands_for of {value_id}", held)
 
 
-def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
-    check_shape(value_id, shape, limits.max_elements, limits.max_rank)
-    return tuple(shape) or (1,)
-
-
 def _topological(ops: list[OpSection], produced: dict[str, str], graph: Graph) -> list[OpSection]:
     """Ops in an order in which producers come first, as near to the document's as possible."""
-    sketch = Graph("order")
-    by_id = {op.id: op for op in ops}
     for op in ops:
         for value_id in op.inputs:
             if value_id not in produced and value_id not in graph.values:
                 raise GraphError(f"reads '{value_id}', which is neither a value nor computed", node=op.id)
-        sketch.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs)))
-    sketch.sort()
-    return [by_id[op.id] for op in sketch.ops()]
+    at = {op.id: position for position, op in enumerate(ops)}
+    needs = [{at[produced[v]] for v in op.inputs if v in produced} for op in ops]
+    return [ops[position] for position in topological_order(needs, lambda position: ops[position].id)]
 
 
 def _check_elements(value_id: str, data: tuple[float, ...], dtype: DType) -> None:
@@ -321,16 +328,17 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
     row.check_attrs(op)
     check_kinds(row, op)
     stated = [document.values.get(v) or ValueSection() for v in section.outputs]
+    own = None
     if row.opaque:
         if any(s.shape is None for s in stated):
             raise UnknownNameError("op (one outside the vocabulary must state its output shapes)", section.op,
                                    op_names(), node=section.id)  # fmt: skip
-        shapes = tuple(_shape(v, s.shape or [], limits) for v, s in zip(section.outputs, stated, strict=True))
-        dtypes = tuple(s.dtype or DType.BF16 for s in stated)
-    else:
-        shapes, dtypes = _inferred(graph, op, limits)
-    kind = result_kind(graph, op.op, op.inputs)
-    for value_id, shape, dtype, given in zip(op.outputs, shapes, dtypes, stated, strict=True):
+        own = [(tuple(s.shape or (1,)), s.dtype or DType.BF16) for s in stated]
+    results = results_of(graph, op, own)
+    if len(results) != len(op.outputs):
+        raise GraphError(f"{op.op} has {len(results)} results, {len(op.outputs)} are named", node=op.id)
+    for value_id, (shape, dtype, kind), given in zip(op.outputs, results, stated, strict=True):
+        check_shape(value_id if row.opaque else op.id, shape, limits.max_elements, limits.max_rank)
         if given.shape is not None and tuple(given.shape or (1,)) != shape:
             raise ShapeError(f"'{value_id}' states {given.shape}, {section.op} gives {list(shape)}", node=section.id)
         if given.dtype not in (None, dtype):
@@ -341,26 +349,6 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
             )
         graph.add_value(Value(value_id, shape, dtype, kind, stands_for=_stands_for(value_id, given, shape)))
     graph.add_op(op)
-
-
-def _inferred(graph: Graph, op: Op, limits: ImportLimits) -> tuple[tuple[tuple[int, ...], ...], tuple[DType, ...]]:
-    row = opdef(op.op)
-    if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
-        raise GraphError(
-            f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands, not {len(op.inputs)}", node=op.id
-        )
-    try:
-        shapes = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
-    except (ArithmeticError, AttributeError) as error:
-        raise GraphError(f"the attributes of {op.op} do not fit: {error}", node=op.id) from error
-    if len(shapes) != len(op.outputs):
-        raise GraphError(f"{op.op} has {len(shapes)} results, {len(op.outputs)} are named", node=op.id)
-    shapes = tuple(_shape(op.id, s, limits) for s in shapes)
-    try:
-        dtypes = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in op.inputs), len(shapes))
-    except ValueError as error:
-        raise GraphError(f"attribute 'dtype': {error}", node=op.id) from error
-    return shapes, dtypes
 
 
 def _attr(value: Any, place: str) -> Attr:

@@ -19,10 +19,10 @@ from optimizer.errors import FormatError, GraphError
 from optimizer.importers.loading import read_model_file
 from optimizer.importers.model import Budget, ImportOptions
 from optimizer.importers.onnx_checks import has_no_data
-from optimizer.importers.onnx_external import Reference, read_data
+from optimizer.importers.onnx_external import Reference, read_data, references
 from optimizer.importers.onnx_front_end import name_weights, parse
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN
-from optimizer.importers.onnx_weights import named_tensors, weight_number, weight_places
+from optimizer.importers.onnx_weights import named_tensors, weight_number
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Value
 
@@ -40,10 +40,7 @@ class ModelWeights(Mapping[str, Array]):
         self._folder = None if isinstance(source, bytes) else source.parent
         data = source if isinstance(source, bytes) else read_model_file(source, options.limits)
         proto = parse(data)
-        external: dict[int, Reference] = {}
-        for place, tensor in enumerate(weight_places(proto)):
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                external[place] = Reference(tensor.name, {e.key: e.value for e in tensor.external_data})
+        external = references(proto)
         held: dict[int, onnx.TensorProto] = {}
 
         def keep(number: int, tensor: onnx.TensorProto) -> None:

@@ -1,4 +1,4 @@
-"""Checks of an ONNX protobuf that need neither schemas nor inference: function calls, tensor data.
+"""Checks of an ONNX protobuf that need neither schemas nor inference: function calls, tensor data, names, sizes.
 
 The libraries used later trust their input: a data field of the wrong length is read as it is, and functions that call
 one another are expanded without any bound.
@@ -6,13 +6,18 @@ one another are expanded without any bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
+from typing import Any
 
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.importers.model import ImportLimits
+from optimizer.ir.sizes import check_shape
+from optimizer.ir.topological import topological_order
 
 MAX_CALL_DEPTH = 256
 """Local functions that call one another; inlining recurses once per level."""
@@ -46,6 +51,27 @@ def plain_domain(name: str) -> str:
 def opset_versions(proto: onnx.ModelProto) -> dict[str, int]:
     """Domain -> stated opset."""
     return {plain_domain(o.domain): o.version for o in proto.opset_import}
+
+
+def op_key(node: Any) -> str:
+    """`[domain.]OpType` of a node of the protobuf or of the library."""
+    domain = plain_domain(node.domain)
+    return f"{domain}.{node.op_type}" if domain else str(node.op_type)
+
+
+def copied[M: Message](message: M) -> M:
+    """The same again, which no longer belongs to what is around the first."""
+    again: M = type(message).FromString(message.SerializeToString())
+    return again
+
+
+def keep_only(messages: Any, kept: Callable[[Any], bool]) -> list[Any]:
+    """Drop from a repeated field those that are not kept; copies of what is dropped."""
+    dropped = [index for index, message in enumerate(messages) if not kept(message)]
+    copies = [copied(messages[index]) for index in dropped]
+    for index in reversed(dropped):
+        del messages[index]
+    return copies
 
 
 def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -166,3 +192,70 @@ def has_no_data(tensor: onnx.TensorProto) -> bool:
         and not tensor.HasField("raw_data")
         and not any(len(getattr(tensor, field)) for field in DATA_FIELDS[1:])
     )
+
+
+def check_names(graph: onnx.GraphProto) -> None:
+    """Every value defined once, every input defined, no cycle; nodes are put in topological order."""
+    initializers = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    if len(initializers) != len(graph.initializer) + len(graph.sparse_initializer):
+        twice = [name for name, n in Counter(t.name for t in graph.initializer).items() if n > 1]
+        raise GraphError(f"two initializers have the name '{twice[0]}'", node=twice[0])
+    inputs = Counter(i.name for i in graph.input)
+    for name, count in inputs.items():
+        if count > 1:
+            raise GraphError(f"two graph inputs have the name '{name}'", node=name)
+    producer: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in node.output:
+            if name and (name in producer or name in inputs or name in initializers):
+                raise GraphError(f"value '{name}' is defined twice (again by {node_label(node)})", node=name)
+            if name:
+                producer[name] = index
+    known = producer.keys() | inputs.keys() | initializers
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise GraphError(f"{node_label(node)} reads '{name}', which nothing defines", node=node.name or None)
+    for output in graph.output:
+        if output.name not in known:
+            raise GraphError(f"graph output '{output.name}' is not computed by any node", node=output.name)
+    _order(graph, producer)
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read from outside."""
+    read: list[str] = []
+    defined: set[str] = set()
+    stack = subgraphs(node)
+    while stack:
+        graph = stack.pop()
+        defined.update(v.name for v in [*graph.input, *graph.initializer])
+        for inner in graph.node:
+            read.extend(inner.input)
+            defined.update(inner.output)
+            stack += subgraphs(inner)
+        read.extend(o.name for o in graph.output)
+    return [name for name in read if name not in defined]
+
+
+def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
+    needs = [{producer[n] for n in (*node.input, *captured(node)) if n in producer} for node in graph.node]
+    order = topological_order(needs, lambda i: node_label(graph.node[i]))
+    if order != list(range(len(order))):
+        nodes = [copied(graph.node[i]) for i in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def drop_default_inputs(graph: onnx.GraphProto) -> None:
+    """Files of IR version 3 list every initializer among the inputs as well; they are weights all the same."""
+    initializers = {t.name for t in graph.initializer}
+    keep_only(graph.input, lambda info: info.name not in initializers)
+
+
+def check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
+    """`sizes.check_shape` of every input and initializer, all of static shape."""
+    declared = [(i.name, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input]
+    declared += [(t.name, list(t.dims)) for t in graph.initializer]
+    for name, dims in declared:
+        check_shape(name, dims, limits.max_elements, limits.max_rank, empty=True)

@@ -16,7 +16,7 @@ import onnx
 
 from optimizer.errors import GraphError, OptionError, ShapeError, UnknownNameError
 from optimizer.importers.model import Budget, OpenSizesError
-from optimizer.importers.onnx_inputs import captured
+from optimizer.importers.onnx_checks import captured, copied, keep_only
 from optimizer.process.json_document import LARGEST_INTEGER
 
 NAMELESS = "?"
@@ -147,7 +147,7 @@ def bind_inputs(
     given: list[onnx.ValueInfoProto] = []
     for info in tensors:
         if info.name in shapes or (known and not all(isinstance(dim, int) for dim in declared(info))):
-            given.append(onnx.ValueInfoProto.FromString(info.SerializeToString()))
+            given.append(copied(info))
         if info.name in shapes:
             _set_shape(info, shapes[info.name])
             continue
@@ -256,17 +256,23 @@ def _set_shape(info: onnx.ValueInfoProto, sizes: Iterable[Dim]) -> None:
 def drop_unread(graph: onnx.GraphProto) -> tuple[str, ...]:
     """Take out unread inputs that are no numeric tensor of static shape; returns their names."""
     unread = unread_inputs(graph)
-    dropped: list[str] = []
-    for index in reversed(range(len(graph.input))):
-        info = graph.input[index]
+
+    def is_static(info: onnx.ValueInfoProto) -> bool:
         tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
-        numeric = tensor is not None and tensor.elem_type != onnx.TensorProto.STRING
-        static = numeric and info.type.tensor_type.HasField("shape")
-        static = static and all(isinstance(dim, int) for dim in declared(info))
-        if info.name in unread and not static:
-            dropped.insert(0, info.name)
-            del graph.input[index]
-    return tuple(dropped)
+        numeric = tensor is not None and tensor.elem_type != onnx.TensorProto.STRING and tensor.HasField("shape")
+        return numeric and all(isinstance(dim, int) for dim in declared(info))
+
+    dropped = keep_only(graph.input, lambda info: info.name not in unread or is_static(info))
+    return tuple(info.name for info in dropped)
+
+
+def named_sizes(inputs: Iterable[OpenInput]) -> dict[str, tuple[str, ...]]:
+    """Name of a size -> the inputs that have it."""
+    places: dict[str, list[str]] = {}
+    for entry in inputs:
+        for name in symbols(entry.dims or ()):
+            places.setdefault(name, []).append(entry.name)
+    return {name: tuple(found) for name, found in places.items()}
 
 
 def refuse_open(inputs: Iterable[OpenInput]) -> None:
@@ -274,16 +280,12 @@ def refuse_open(inputs: Iterable[OpenInput]) -> None:
     listed = list(inputs)
     if not listed:
         return
-    places: dict[str, list[str]] = {}
-    for entry in listed:
-        for name in symbols(entry.dims or ()):
-            places.setdefault(name, []).append(entry.name)
+    places = named_sizes(listed)
     nameless = [entry for entry in listed if entry.dims is None or NAMELESS in entry.dims]
-    named = [f"'{name}' of {', '.join(inputs[:3])}" for name, inputs in places.items()]
+    named = [f"'{name}' of {', '.join(found[:3])}" for name, found in places.items()]
     flags = [f"--dim {quote(f'{name}=1')}" for name in places]
     flags += [f"--input-shapes {quote(e.name)}:{','.join(map(str, e.dims)) if e.dims else NAMELESS}" for e in nameless]
     what = "; ".join([*named, *(f"input '{e.name}'" for e in nameless)])
     raise OpenSizesError(
-        f"sizes of the model have no number: {what}; give one for each, such as {' '.join(flags)}",
-        node=listed[0].name,
+        f"sizes of the model have no number: {what}; give one for each, such as {' '.join(flags)}", node=listed[0].name
     )

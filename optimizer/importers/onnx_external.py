@@ -19,7 +19,7 @@ import onnx
 from optimizer.errors import FormatError
 from optimizer.importers.model import Budget
 from optimizer.importers.onnx_checks import data_bytes
-from optimizer.importers.onnx_weights import FOLD_LIMIT
+from optimizer.importers.onnx_weights import FOLD_LIMIT, weight_places
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,15 @@ class Reference:
                 node=self.tensor,
             )
         return path.parts
+
+
+def references(proto: onnx.ModelProto) -> dict[int, Reference]:
+    """Number of a weight of the file, as `weight_places` counts them -> where its external data lie."""
+    return {
+        number: Reference(tensor.name, {entry.key: entry.value for entry in tensor.external_data})
+        for number, tensor in enumerate(weight_places(proto))
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+    }
 
 
 def read_elements(tensor: onnx.TensorProto, reference: Reference, folder: Path, budget: Budget) -> str:

@@ -31,7 +31,7 @@ from onnxscript.optimizer._constant_folding import FoldConstantsPass
 from optimizer.errors import GraphError, LimitError, ShapeError, TtoptError
 from optimizer.importers import onnx_shape_corrections
 from optimizer.importers.model import Budget
-from optimizer.importers.onnx_operands import check_operands
+from optimizer.importers.onnx_operands import check_operands, node_place
 from optimizer.importers.onnx_weights import FOLD_LIMIT
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -137,11 +137,6 @@ HIGHEST_RANK = 64
 
 _QUIET = logging.NullHandler()
 onnx_shape_corrections.install()
-
-
-def node_place(node: ir.Node) -> str:
-    """How messages call a node."""
-    return f"{node.op_type} '{node.name or next((v.name for v in node.outputs if v.name), '?')}'"
 
 
 class BoundedContext(ShapeInferenceContext):  # type: ignore[misc]  # the library has no stubs

@@ -17,10 +17,15 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import Budget, ImportOptions
-from optimizer.importers.onnx_checks import check_functions, opset_versions
+from optimizer.importers.onnx_checks import (
+    check_functions,
+    check_names,
+    check_sizes,
+    drop_default_inputs,
+    opset_versions,
+)
 from optimizer.importers.onnx_dims import OpenInput, Sizes, bind_inputs, drop_unread, refuse_open
 from optimizer.importers.onnx_folding import LIBRARY_ERRORS
-from optimizer.importers.onnx_inputs import check_names, check_sizes, drop_default_inputs
 from optimizer.importers.onnx_refusals import refuse_control_flow, refuse_guessed, refuse_unresolved
 from optimizer.importers.onnx_schemas import check_nodes
 from optimizer.importers.onnx_stated import Stated, compared, restate_sources, take_out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from math import isfinite, prod
@@ -20,12 +20,13 @@ import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import Budget, ImportOptions
+from optimizer.importers.onnx_checks import op_key
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.making import results_of
 from optimizer.ir.positions import position_attrs
-from optimizer.ir.vocabulary import opdef, result_kind
 from optimizer.process.plugins import plugin_failure
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
@@ -97,8 +98,7 @@ class Lowering(NodeReader):
     def _lower(self, node: ir.Node) -> None:
         self.begin(node)
         self.budget.work(self.label, 1 + len(node.inputs) + len(node.outputs))
-        domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-        key = f"{domain}{node.op_type}"
+        key = op_key(node)
         self.foreign_ops[key] += 1
         mapping = self.table.get(key)
         outputs: str | Sequence[str | None]
@@ -135,24 +135,25 @@ class Lowering(NodeReader):
             numbers = given if isinstance(given, tuple) else (given,)
             if any(isinstance(v, float) and not isfinite(v) for v in numbers):
                 raise GraphError(f"{self.label}: attribute '{name}' is no finite number", node=self.node.name)
-        needed = [self._is_needed(v) for v in self.node.outputs]
+        needed = [self.is_needed(v) for v in self.node.outputs]
         attrs |= position_attrs([v is not None for v in self.node.inputs], needed)
         shapes = [(self.ir_shape(v), self.dtype(v)) for v in compress(self.node.outputs, needed)]
         return self.emit_raw(f"onnx.{key}", inputs, attrs, shapes)
 
-    def _is_needed(self, value: ir.Value) -> bool:
+    def is_needed(self, value: ir.Value) -> bool:
+        """Whether anything reads an output of the current node."""
         return bool(value.name) and bool(value.uses() or value.is_graph_output())
 
     def _bind(self, ids: Sequence[str | None]) -> None:
         """Give the node's outputs their foreign names and check their shapes against inference."""
         wanted = list(self.node.outputs)
         if len(ids) != len(wanted):
-            wanted = [v for v in wanted if self._is_needed(v)]
+            wanted = [v for v in wanted if self.is_needed(v)]
         bound: dict[str, str] = {}
         for value, value_id in zip(wanted, ids, strict=False):
             name = value.name or ""
             if not name or value_id is None:
-                if self._is_needed(value):
+                if self.is_needed(value):
                     raise GraphError(f"{self.label}: output {name} has no counterpart", node=self.node.name)
                 continue
             expected = self.ir_shape(value)
@@ -225,6 +226,14 @@ class Lowering(NodeReader):
         """Value id of an input of the current node."""
         return self.use(self.input(index))
 
+    def x_or_none(self, index: int) -> str | None:
+        """Value id of an input that may be absent."""
+        return self.x(index) if self.has(index) else None
+
+    def there(self, indices: Iterable[int]) -> list[str]:
+        """Value ids of those of these inputs that are there."""
+        return [self.x(index) for index in indices if self.has(index)]
+
     def use(self, value: ir.Value) -> str:
         """Value id of a foreign value; parameters and constants come into being on first use."""
         name = value.name or "?"
@@ -286,30 +295,28 @@ class Lowering(NodeReader):
     # -- emitting ----------------------------------------------------------------------------------
     def emit(self, op: str, *inputs: str, **attrs: Attr) -> str:
         """Emit a vocabulary op (name without `ttnn.`) with one result; shapes come from its rule."""
-        return self.emit_all(op, inputs, attrs, 1)[0]
-
-    def emit_all(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], count: int) -> list[str]:
-        row = opdef(f"ttnn.{op}")
-        proto = Op(self._origin(), row.name, tuple(inputs), (), dict(attrs))
-        shapes = row.infer_shapes(proto, tuple(self.vshape(v) for v in inputs))
-        dtypes = row.infer_dtypes(proto, tuple(self.vdtype(v) for v in inputs), count)
-        return self.emit_raw(row.name, inputs, attrs, list(zip(shapes, dtypes, strict=True)))
+        return self.emit_raw(f"ttnn.{op}", inputs, attrs)[0]
 
     def emit_raw(
-        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], results: Sequence[tuple[Shape, DType]]
+        self,
+        op: str,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Attr],
+        stated: Sequence[tuple[Shape, DType]] | None = None,
     ) -> list[str]:
-        """Emit an op whose result shapes and types the caller states."""
+        """Emit an op by its whole name; the caller states shapes and types of results where no row gives them."""
+        draft = Op(self._origin(), op, tuple(inputs), (), dict(attrs), origin=(self._origin(),))
+        results = results_of(self.graph, draft, stated)
         self.budget.work(self.label, STEPS_OF_AN_OP + len(inputs) + len(results))
-        kind = result_kind(self.graph, op, inputs)
-        stem = clean_id(self.node.name or self.node.outputs[0].name or self.node.op_type)
+        stem = clean_id(self._origin())
         ids: list[str] = []
-        for shape, dtype in results:
+        for shape, dtype, kind in results:
             if 0 in shape:
                 raise ShapeError(f"{self.label} computes an empty tensor {list(shape)}", node=self.node.name)
             value_id = self._fresh_id(f"{stem}_{op.rsplit('.', 1)[-1]}_out")
             self.graph.add_value(Value(value_id, shape, dtype, kind))
             ids.append(value_id)
-        self._buffer.append(Op("", op, tuple(inputs), tuple(ids), dict(attrs), origin=(self._origin(),)))
+        self._buffer.append(replace(draft, outputs=tuple(ids)))
         return ids
 
     def _origin(self) -> str:

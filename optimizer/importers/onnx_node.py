@@ -12,7 +12,7 @@ import onnx_ir as ir
 from optimizer.errors import DTypeError, GraphError, ShapeError
 from optimizer.importers.model import KEEP, ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
-from optimizer.importers.onnx_unread import unread
+from optimizer.importers.onnx_operands import unread
 from optimizer.ir.dtype import DType
 from optimizer.ir.sizes import check_shape
 

@@ -1,21 +1,23 @@
 """Operands of a node against the schema of its op, once their types are inferred: element types, and axes within ranks.
 
-Every node is looked at before it is evaluated, and those that remain once more.
+Every node is looked at before it is evaluated, and those that remain once more. What a mapping has not read of its node
+although it changes the result is told too: such a use of the op is not mapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 
+import onnx
 import onnx.defs
 import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError
 from optimizer.importers.onnx_checks import plain_domain
-from optimizer.importers.onnx_schemas import later_of, schema_of
+from optimizer.importers.onnx_schemas import later_of, schema_of, versions_of
 
 _AXES = ("axis", "axes", "batch_axis", "time_axis")
 """Attributes, and names of operands, that are axes."""
@@ -75,7 +77,8 @@ def check_operands(node: ir.Node, opsets: Mapping[str, int], weights: Container[
         _check_axes(node, name, axes)
 
 
-def _place(node: ir.Node) -> str:
+def node_place(node: ir.Node) -> str:
+    """How messages call a node of the library."""
     return f"{node.op_type} '{node.name or next((v.name for v in node.outputs if v.name), '?')}'"
 
 
@@ -90,14 +93,14 @@ def _check_types(node: ir.Node, signature: _Signature, weights: Container[str | 
                 continue
             if kind not in parameter.kinds:
                 raise DTypeError(
-                    f"{_place(node)}: '{parameter.name}' cannot be {_shown(kind)}",
+                    f"{node_place(node)}: '{parameter.name}' cannot be {_shown(kind)}",
                     node=node.name,
                     alternatives=sorted(map(_shown, parameter.kinds)),
                 )
             other, first = bound.setdefault(parameter.variable, (parameter.name, kind))
             if kind != first and parameter.alike and not _is_folded(value, kind, first, weights):
                 raise DTypeError(
-                    f"{_place(node)}: '{other}' is {_shown(first)}, but '{parameter.name}' {_shown(kind)}; the op "
+                    f"{node_place(node)}: '{other}' is {_shown(first)}, but '{parameter.name}' {_shown(kind)}; the op "
                     "takes one element type for both: cast one of them",
                     node=node.name,
                 )
@@ -148,9 +151,9 @@ def _check_axes(node: ir.Node, name: str, axes: list[int]) -> None:
     low, high = _bounds(node.op_type, len(x.shape), len(axes))
     for axis in axes:
         if not low <= axis < high:
-            raise GraphError(f"{_place(node)}: {name} {axis} is outside of a tensor of rank {-low}", node=node.name)
+            raise GraphError(f"{node_place(node)}: {name} {axis} is outside of a tensor of rank {-low}", node=node.name)
     if len({axis % max(-low, 1) for axis in axes}) < len(axes):
-        raise GraphError(f"{_place(node)}: {name} {axes} name a dim twice", node=node.name)
+        raise GraphError(f"{node_place(node)}: {name} {axes} name a dim twice", node=node.name)
 
 
 def _bounds(op_type: str, rank: int, count: int) -> tuple[int, int]:
@@ -167,3 +170,43 @@ def _has_numbers(scale: ir.Value | None) -> bool:
     if scale is None or scale.shape is None:
         return False
     return len(scale.shape) > 0 and prod(int(d) if isinstance(d, int) else 2 for d in scale.shape) != 1
+
+
+_INFERRED = frozenset(
+    {"allowzero", "axes", "dtype", "keepdims", "noop_with_empty_axes", "num_outputs", "output_dtype", "split", "to"}
+    | {"Flatten.axis", "Resize.roi", "Resize.scales", "Resize.sizes"}
+)
+"""Attributes and operands that shape and type inference read."""
+_IMMATERIAL = frozenset(
+    {"accuracy_level", "momentum", "precision", "ratio", "saturate", "seed", "softmax_precision", "sorted"}
+    | {"stash_type", "storage_order", "extrapolation_value", "qk_matmul_output_mode", "qk_output", "mask_index_type"}
+    | {"k_norm_epsilon", "q_norm_epsilon", "qk_norm_epsilon", "EmbedLayerNormalization.mask"}
+)
+"""Those that change neither a result that is mapped nor more than its rounding."""
+
+
+def unread(node: ir.Node, version: int, names: Set[str], indices: Set[int]) -> Iterator[str]:
+    """Attributes that say something else than their absence would, and operands, that are not among those read."""
+    schema = schema_of(node.op_type, node.domain, version)
+    if schema is None:
+        return
+    for name, attribute in node.attributes.items():
+        if name not in names and not _settled(node, name) and not _is_default(attribute, schema):
+            yield f"attribute '{name}' {attribute.value}"
+    for index, (value, parameter) in enumerate(zip(node.inputs, schema.inputs, strict=False)):
+        optional = parameter.option is onnx.defs.OpSchema.FormalParameterOption.Optional
+        if optional and value is not None and index not in indices and not _settled(node, parameter.name):
+            yield f"operand '{parameter.name}'"
+
+
+def _settled(node: ir.Node, name: str) -> bool:
+    return not {name, f"{node.op_type}.{name}"}.isdisjoint(_INFERRED | _IMMATERIAL)
+
+
+def _is_default(attribute: ir.Attr, schema: onnx.defs.OpSchema) -> bool:
+    """Whether any version of the op means this by the absence of the attribute."""
+    stated = (version.attributes.get(attribute.name) for version in versions_of(schema))
+    values = [
+        onnx.helper.get_attribute_value(s.default_value) for s in stated if s is not None and s.default_value.name
+    ]
+    return attribute.value in [value.decode() if isinstance(value, bytes) else value for value in values]

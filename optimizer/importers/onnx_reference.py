@@ -19,10 +19,10 @@ import onnx.inliner
 from optimizer.errors import FormatError, LimitError
 from optimizer.importers.loading import read_model_file
 from optimizer.importers.model import Budget, ImportLimits
-from optimizer.importers.onnx_checks import has_no_data
-from optimizer.importers.onnx_external import Reference, read_data
+from optimizer.importers.onnx_checks import drop_default_inputs, has_no_data, keep_only
+from optimizer.importers.onnx_dims import unread_inputs
+from optimizer.importers.onnx_external import read_data, references
 from optimizer.importers.onnx_front_end import inlined, parse
-from optimizer.importers.onnx_inputs import captured, drop_default_inputs
 from optimizer.importers.onnx_tensors import messages, settle
 from optimizer.importers.onnx_weights import weight_places
 
@@ -58,7 +58,8 @@ def reference_model(path: Path, limits: ImportLimits | None = None, taps: Iterab
         proto = inlined(proto)
     _widen(proto)
     drop_default_inputs(proto.graph)
-    _drop_unread_inputs(proto.graph)
+    unread = unread_inputs(proto.graph)  # a runtime wants every input, also those that the imported graph left out
+    keep_only(proto.graph.input, lambda info: info.name not in unread)
     outputs = tuple(o.name for o in proto.graph.output)
     computed = {name for node in proto.graph.node for name in node.output if name}
     del proto.graph.value_info[:]
@@ -72,10 +73,7 @@ def reference_model(path: Path, limits: ImportLimits | None = None, taps: Iterab
 
 def _take_in(proto: onnx.ModelProto, folder: Path, budget: Budget) -> None:
     """Give every tensor its elements; no reference to another file is left."""
-    external: dict[int, Reference] = {}
-    for number, tensor in enumerate(weight_places(proto)):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            external[number] = Reference(tensor.name, {e.key: e.value for e in tensor.external_data})
+    external = references(proto)
     settle(proto, folder, budget)
     for number, tensor in enumerate(weight_places(proto)):
         if not has_no_data(tensor):
@@ -96,13 +94,6 @@ def _widen(proto: onnx.ModelProto) -> None:
             message.elem_type = onnx.TensorProto.FLOAT
         elif isinstance(message, onnx.AttributeProto) and message.name in _TYPE_ATTRIBUTES and message.i in _HALVES:
             message.i = onnx.TensorProto.FLOAT
-
-
-def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
-    """A runtime wants every input, also those that the imported graph left out."""
-    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
-    for index in reversed([k for k, info in enumerate(graph.input) if info.name not in read]):
-        del graph.input[index]
 
 
 def fitted(inputs: Mapping[str, Any], wanted: Mapping[str, tuple[str, int]]) -> dict[str, np.ndarray[Any, Any]]:

@@ -15,9 +15,9 @@ import onnx.defs
 import onnx_ir as ir
 
 from optimizer.errors import DTypeError, ShapeError
-from optimizer.importers.onnx_checks import opset_versions, plain_domain
+from optimizer.importers.onnx_checks import keep_only, opset_versions, plain_domain
 from optimizer.importers.onnx_dims import NAMELESS, Dim, Sizes, declared, resolved
-from optimizer.importers.onnx_folding import node_place
+from optimizer.importers.onnx_operands import node_place
 
 IN_BETWEEN = "value"
 SHOWN_STALE = 3
@@ -59,9 +59,7 @@ def take_out(proto: onnx.ModelProto) -> tuple[Stated, ...]:
     found = [Stated.of(info, "output") for info in graph.output]
     found += [Stated.of(info, "weight") for info in (*graph.input, *graph.value_info) if info.name in weights]
     found += [Stated.of(info, IN_BETWEEN) for info in graph.value_info if info.name not in weights]
-    kept = [onnx.ValueInfoProto.FromString(v.SerializeToString()) for v in graph.value_info if v.name in foreign]
-    del graph.value_info[:]
-    graph.value_info.extend(kept)
+    keep_only(graph.value_info, lambda info: info.name in foreign)
     for output in graph.output:
         if output.name not in foreign and output.type.HasField("tensor_type"):
             output.type.Clear()

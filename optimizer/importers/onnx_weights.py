@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from optimizer.importers.onnx_checks import DATA_FIELDS, has_no_data, subgraphs, walk
+from optimizer.importers.onnx_checks import DATA_FIELDS, has_no_data, keep_only, subgraphs, walk
 
 FOLD_LIMIT = 8192
 """Elements; larger constants are treated as weights and never folded."""
@@ -98,14 +98,10 @@ def hoist_weights(graph: onnx.GraphProto) -> None:
 
 def _take_weights(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
     """Remove the weights of one branch, initializers and Constants, and return copies of them."""
-    found = [onnx.TensorProto.FromString(t.SerializeToString()) for t in graph.initializer if _is_weight(t)]
-    for index in reversed([i for i, t in enumerate(graph.initializer) if _is_weight(t)]):
-        del graph.initializer[index]
-    for index in reversed([i for i, n in enumerate(graph.node) if _constant(n) is not None]):
-        tensor = onnx.TensorProto.FromString(graph.node[index].attribute[0].t.SerializeToString())
-        tensor.name = graph.node[index].output[0]
-        found.append(tensor)
-        del graph.node[index]
+    found: list[onnx.TensorProto] = keep_only(graph.initializer, lambda tensor: not _is_weight(tensor))
+    for node in reversed(keep_only(graph.node, lambda node: _constant(node) is None)):
+        node.attribute[0].t.name = node.output[0]
+        found.append(node.attribute[0].t)
     return found
 
 
@@ -126,37 +122,18 @@ def promote_weights(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
 
     Returns their names, and the names of those that are causal masks.
     """
-    names: list[str] = []
     causal: list[str] = []
     known = {i.name for i in graph.input}
-
-    def promote(name: str, tensor: onnx.TensorProto) -> None:
-        names.append(name)
+    weights = {tensor.name: tensor for tensor in keep_only(graph.initializer, lambda tensor: not _is_weight(tensor))}
+    constants = keep_only(graph.node, lambda node: _constant(node) is None)
+    weights |= {node.output[0]: node.attribute[0].t for node in constants}
+    for name, tensor in weights.items():
         mark = _MARK.fullmatch(tensor.doc_string)
         if mark is not None and mark[2]:
             causal.append(name)
         if name not in known:
-            info = onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
-            graph.input.append(info)
-
-    kept = []
-    for tensor in graph.initializer:
-        if _is_weight(tensor):
-            promote(tensor.name, tensor)
-        else:
-            kept.append(onnx.TensorProto.FromString(tensor.SerializeToString()))
-    if len(kept) != len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-    large = [i for i, n in enumerate(graph.node) if _constant(n) is not None]
-    if large:
-        for index in large:
-            tensor = _constant(graph.node[index])
-            assert tensor is not None
-            promote(graph.node[index].output[0], tensor)
-        for index in reversed(large):
-            del graph.node[index]
-    return names, causal
+            graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
+    return list(weights), causal
 
 
 def _is_weight(tensor: onnx.TensorProto) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import op_names, opdef, result_kind
+from optimizer.ir.making import make_op
+from optimizer.ir.vocabulary import op_names, opdef
 
 
 class GraphBuilder:
@@ -55,15 +56,7 @@ class GraphBuilder:
         op_id = graph.fresh_id(name or op.rpartition(".")[2])
         draft = Op(op_id, op, inputs, (), attrs, name or op_id)
         row.check_attrs(draft)
-        operands = tuple(graph.value(v) for v in inputs)
-        shapes = row.infer_shapes(draft, tuple(v.shape for v in operands))
-        dtypes = row.infer_dtypes(draft, tuple(v.dtype for v in operands), len(shapes))
-        kind = result_kind(graph, op, inputs)
-        outputs = []
-        for shape, dtype in zip(shapes, dtypes, strict=True):
-            outputs.append(graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id)
-        graph.add_op(Op(op_id, op, inputs, tuple(outputs), attrs, name or op_id))
-        return tuple(outputs)
+        return make_op(graph, draft).outputs
 
     def finish(self, *outputs: str) -> Graph:
         """The graph, returning these values."""

@@ -8,7 +8,7 @@ in an order in which every producer precedes its consumers (passes that add ops 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -200,6 +200,35 @@ class Graph:
         """Whether the graph returns a value, in constant time."""
         return value_id in self._returned
 
+    def produced_by(self, value_id: str, *names: str) -> Op | None:
+        """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
+        op = self.producer(value_id)
+        return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+
+    def only_use(self, value_id: str) -> Op | None:
+        """The op that reads a value, if it is read exactly once and is no graph output."""
+        if self.consumer_count(value_id) != 1 or self.is_output(value_id):
+            return None
+        op = self.consumers(value_id)[0]
+        return op if op.inputs.count(value_id) == 1 else None
+
+    def leading_to(
+        self, value_ids: Iterable[str], followed: Callable[[Op], Iterable[str]] = lambda op: op.inputs
+    ) -> Iterator[Op]:
+        """The ops that compute values, and those that compute what these read, each once; `followed` says of an op
+        which of its operands count."""
+        stack, seen = list(value_ids), set[str]()
+        while stack:
+            op = self.producer(stack.pop())
+            if op is not None and op.id not in seen:
+                seen.add(op.id)
+                yield op
+                stack.extend(followed(op))
+
+    def is_read(self, value_id: str) -> bool:
+        """Whether any op reads a value or the graph returns it."""
+        return self.consumer_count(value_id) > 0 or self.is_output(value_id)
+
     def is_const_eval(self, op: Op) -> bool:
         """Whether an op depends on weights and constants only, so that it runs once, not on every run."""
         return bool(op.outputs) and all(self.values[v].kind is ValueKind.PARAMETER for v in op.outputs)
@@ -266,24 +295,11 @@ class Graph:
 
     def prune(self) -> int:
         """Drop ops and values that no graph output depends on; returns the number of ops dropped."""
-        live: set[str] = set()
-        stack = list(self.outputs)
-        keep: set[str] = set()
-        while stack:
-            value_id = stack.pop()
-            if value_id in live:
-                continue
-            live.add(value_id)
-            op = self.producer(value_id)
-            if op is not None and op.id not in keep:
-                keep.add(op.id)
-                stack.extend(op.inputs)
+        keep = {op.id for op in self.leading_to(self.outputs)}
         dead = [op for op in self._ops.values() if op.id not in keep]
         for op in dead:
             self._detach(op)
-        for op in self._ops.values():
-            live.update(op.outputs)
-        live.update(self.inputs)
+        live = {v for op in self._ops.values() for v in (*op.inputs, *op.outputs)} | {*self.inputs, *self.outputs}
         self.values = {k: v for k, v in self.values.items() if k in live}
         self._consumers = {k: v for k, v in self._consumers.items() if k in live}
         return len(dead)

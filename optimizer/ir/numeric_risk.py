@@ -208,15 +208,7 @@ def _comparison(graph: Graph, op: Op) -> Iterator[str]:
 
 
 def _is_behind_products(graph: Graph, op: Op) -> bool:
-    stack, seen = list(op.inputs), set[str]()
-    while stack:
-        maker = graph.producer(stack.pop())
-        if maker is not None and maker.id not in seen:
-            if opdef(maker.op).products is not None:
-                return True
-            seen.add(maker.id)
-            stack += maker.inputs
-    return False
+    return any(opdef(maker.op).products is not None for maker in graph.leading_to(op.inputs))
 
 
 def _angle(graph: Graph, op: Op) -> Iterator[str]:

@@ -49,17 +49,9 @@ def _is_partial(graph: Graph, value_id: str, dim: int) -> bool:
 def may_be_infinite(graph: Graph, value_id: str, *, by_rows: bool = False) -> bool:
     """Whether an op of which a value is made may give infinity or NaN in the padding, looking back through
     element-wise ops, and with `by_rows` through those that keep rows apart."""
-    seen, stack = {value_id}, [value_id]
-    while stack:
-        op = graph.producer(stack.pop())
-        if op is None:
-            continue
+
+    def made_of(op: Op) -> tuple[str, ...]:
         row = opdef(op.op)
-        if row.unbounded:
-            return True
-        rows = by_rows and row.rows_apart
-        if rows or row.padding_follows:
-            made_of = op.inputs[:1] if rows else op.inputs
-            stack += [v for v in made_of if v not in seen]
-            seen.update(made_of)
-    return False
+        return op.inputs[:1] if by_rows and row.rows_apart else op.inputs if row.padding_follows else ()
+
+    return any(opdef(op.op).unbounded for op in graph.leading_to([value_id], made_of))

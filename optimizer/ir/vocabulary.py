@@ -6,7 +6,7 @@ form share in `ir.row_forms`. What may be sharded follows the acceptance tables 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,6 @@ from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir import view_rules as view
 from optimizer.ir.dtype import FLOATS, INTEGERS, WIDE_FLOATS, WORDS, DType
-from optimizer.ir.graph import Graph, ValueKind
 from optimizer.ir.opdef import ON_HOST, REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, Mixing, OpDef, Page
 from optimizer.ir.row_forms import (
     binary,
@@ -228,13 +227,6 @@ _OPAQUE = OpDef(
 )
 
 _TABLE = {entry.name: entry for entry in _ROWS}
-
-
-def result_kind(graph: Graph, name: str, inputs: Sequence[str]) -> ValueKind:
-    """Of what kind the results of an op of that name are: prepared once where it depends on weights and constants only,
-    or on nothing at all; ops of the host run every time."""
-    prepared = not opdef(name).opaque and all(map(graph.is_static, inputs))
-    return ValueKind.PARAMETER if prepared else ValueKind.ACTIVATION
 
 
 def short_name(op: str) -> str:

@@ -19,7 +19,7 @@ from optimizer.wording.units import counted
 
 if TYPE_CHECKING:
     from optimizer.importers import ImportedModel
-    from optimizer.importers.onnx_survey import Survey
+    from optimizer.importers.onnx_file import Survey
 
 SHOWN_OPS = 5
 
@@ -81,7 +81,7 @@ class Import(Stage):
         """What can be said of an ONNX model some of whose sizes have no number."""
         from optimizer.importers.loading import read_model_file
         from optimizer.importers.model import ImportOptions
-        from optimizer.importers.onnx_survey import survey
+        from optimizer.importers.onnx_file import survey
 
         options = ImportOptions(**self._chosen(), folder=source.parent if isinstance(source, Path) else None)
         return survey(source if isinstance(source, bytes) else read_model_file(source, options.limits), options)

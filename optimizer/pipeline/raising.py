@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from optimizer.errors import InfeasibleError, InputError
-from optimizer.importers.passes.wider_values import can_widen, widened
+from optimizer.importers.passes.exact_values import can_widen, widened
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.pipeline.legal import PageLayouts, runs_from_dram

@@ -9,8 +9,8 @@ from types import ModuleType
 import onnx.defs
 import pytest
 
-from optimizer.importers.onnx_lacking import REASONS
 from optimizer.importers.onnx_ops import TABLE
+from optimizer.importers.onnx_refusals import REASONS
 
 WITHOUT_CASE = {
     "Constant": "folded; a returned one is tested with Shape and Size",

@@ -12,7 +12,7 @@ import pytest
 from net import Net, ints
 
 from optimizer.importers import load
-from optimizer.importers.passes.exact_selection import MOST_OPS
+from optimizer.importers.passes.exact_values import MOST_OPS
 from optimizer.ir.dtype import DType
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.values.emulation.graph import emulated_values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.importers.passes.wider_values import can_widen, widened
+from optimizer.importers.passes.exact_values import can_widen, widened
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph

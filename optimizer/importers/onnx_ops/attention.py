@@ -54,6 +54,13 @@ def extended(ctx: Lowering, past: str, new: str) -> str:
     return ctx.emit("concat", past, ctx.typecast(new, ctx.vdtype(past)), dim=2)
 
 
+def with_past(ctx: Lowering, at: tuple[int, int], k: str, v: str) -> tuple[str, str, int]:
+    """Keys and values behind those of the caches at two inputs, and how many these have; as they are without caches."""
+    if not ctx.has_both(*at):
+        return k, v, 0
+    return extended(ctx, ctx.x(at[0]), k), extended(ctx, ctx.x(at[1]), v), ctx.shape(at[0])[2]
+
+
 def boolean_mask(ctx: Lowering, mask: str) -> str:
     """A mask that is nonzero where a key is seen, as numbers to add."""
     return ctx.emit("where", mask, x=0.0, y=MASKED)
@@ -199,17 +206,14 @@ def table_of(ctx: Lowering, table: str, positions: str | None, length: int) -> s
 
 def attention(ctx: Lowering) -> list[str | None]:
     """Y, and where asked for the keys and values with their past, and the scores."""
-    wanted = [v.uses() or v.is_graph_output() for v in ctx.node.outputs]
+    wanted = [ctx.is_needed(v) for v in ctx.node.outputs]
     q, k, v = ctx.x(0), ctx.x(1), ctx.x(2)
     packed = len(ctx.shape(0)) == 3
     if packed:
         q = split_heads(ctx, q, int(ctx.needed("q_num_heads")))
         k, v = (split_heads(ctx, t, int(ctx.needed("kv_num_heads"))) for t in (k, v))
-    past = 0
-    if ctx.has_both(4, 5):
-        past = ctx.shape(4)[2]
-        k, v = extended(ctx, ctx.x(4), k), extended(ctx, ctx.x(5), v)
-    mask = ctx.x(3) if ctx.has(3) else None
+    k, v, past = with_past(ctx, (4, 5), k, v)
+    mask = ctx.x_or_none(3)
     chooses = mask is not None and ctx.input(3).dtype == ir.DataType.BOOL
     if mask is not None and chooses:
         mask = boolean_mask(ctx, mask)
@@ -240,7 +244,7 @@ def rotary_embedding(ctx: Lowering) -> str:
     if packed:
         x = split_heads(ctx, x, int(ctx.needed("num_heads")))
     check_rotary_dim(ctx, ctx.shape(1)[-1])
-    positions = ctx.x(3) if ctx.has(3) else None
+    positions = ctx.x_or_none(3)
     tables = [table_of(ctx, ctx.x(index), positions, ctx.vshape(x)[2]) for index in (1, 2)]
     result = rotate(ctx, x, tables, bool(ctx.attr("interleaved", 0)))
     return join_heads(ctx, result) if packed else result

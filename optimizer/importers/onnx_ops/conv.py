@@ -133,7 +133,7 @@ def lift(ctx: Lowering, value_id: str, rank: int) -> str:
 
 
 def conv(ctx: Lowering) -> str:
-    return convolve(ctx, [ctx.x(i) for i in range(3) if ctx.has(i)])
+    return convolve(ctx, ctx.there(range(3)))
 
 
 def convolve(ctx: Lowering, operands: list[str]) -> str:
@@ -143,12 +143,9 @@ def convolve(ctx: Lowering, operands: list[str]) -> str:
         return _volume(ctx, operands)
     rank = spatial(ctx)
     x, weight = (lift(ctx, v, rank) for v in operands[:2])
-    n, _, height, width = ctx.vshape(x)
     cout, _, kh, kw = ctx.vshape(weight)
-    stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
-    padding = pads(ctx, (height, width), (kh, kw), stride, dilation, rank)
-    attrs = _window(ctx, (kh, kw), stride, padding, dilation)
-    return _emit(ctx, "nchw.conv2d", [x, weight, *operands[2:]], attrs, (n, cout), rank)
+    attrs = window(ctx, x, (kh, kw), rank) | _groups(ctx)
+    return _emit(ctx, "nchw.conv2d", [x, weight, *operands[2:]], attrs, (ctx.vshape(x)[0], cout), rank)
 
 
 def _volume(ctx: Lowering, operands: list[str]) -> str:
@@ -167,26 +164,29 @@ def _volume(ctx: Lowering, operands: list[str]) -> str:
         x = parts[0]
     weight = ctx.reshape(ctx.permute(operands[1], (0, 2, 1, 3, 4)), (cout, kd * per_group, kh, kw))
     results = [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))]
-    result = ctx.emit_raw("nchw.conv2d", [x, weight, *operands[2:]], _frame_window(ctx, (kh, kw)), results)[0]
+    attrs = frame_window(ctx, (kh, kw)) | _groups(ctx)
+    result = ctx.emit_raw("nchw.conv2d", [x, weight, *operands[2:]], attrs, results)[0]
     return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
 
 
-def _window(
-    ctx: Lowering, kernel: tuple[int, int], stride: tuple[int, int], padding: Pads, dilation: tuple[int, int]
-) -> dict[str, Attr]:
-    sizes: dict[str, Attr] = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
-    return {**sizes, "groups": int(ctx.attr("group", 1))}
+def window(ctx: Lowering, x: str, kernel: tuple[int, int], rank: int) -> dict[str, Attr]:
+    """How the current node's window moves over `x` [N, C, H, W]."""
+    height, width = ctx.vshape(x)[2:]
+    stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
+    padding = pads(ctx, (height, width), kernel, stride, dilation, rank)
+    return {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
 
 
-def frame_steps(ctx: Lowering) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
-    """Stride, padding and dilation over the last two of three dims."""
+def frame_window(ctx: Lowering, kernel: tuple[int, int]) -> dict[str, Attr]:
+    """How it moves over the last two of three dims."""
     given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
     stride, dilation = (two(tuple((ctx.attr(name) or one)[1:]), 2) for name in ("strides", "dilations"))
-    return stride, (int(given[1]), int(given[4]), int(given[2]), int(given[5])), dilation
+    padding = (int(given[1]), int(given[4]), int(given[2]), int(given[5]))
+    return {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
 
 
-def _frame_window(ctx: Lowering, kernel: tuple[int, int]) -> dict[str, Attr]:
-    return _window(ctx, kernel, *frame_steps(ctx))
+def _groups(ctx: Lowering) -> dict[str, Attr]:
+    return {"groups": int(ctx.attr("group", 1))}
 
 
 def _check_weights(ctx: Lowering, weights: list[str]) -> None:
@@ -198,7 +198,7 @@ def _check_weights(ctx: Lowering, weights: list[str]) -> None:
 
 
 def conv_transpose(ctx: Lowering) -> str:
-    _check_weights(ctx, [ctx.x(i) for i in (1, 2) if ctx.has(i)])
+    _check_weights(ctx, ctx.there((1, 2)))
     if len(ctx.shape(0)) == 5:
         return _flat_volume_transpose(ctx)
     rank = spatial(ctx)
@@ -211,8 +211,9 @@ def conv_transpose(ctx: Lowering) -> str:
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True) if e):
         raise ShapeError(f"attribute 'output_padding' {list(extra)} is not below the strides or dilations")
     padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
-    attrs = _window(ctx, (kh, kw), stride, padding, dilation) | {"output_padding": extra}
-    operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    sizes: dict[str, Attr] = {"kernel_size": (kh, kw), "stride": stride, "padding": padding, "dilation": dilation}
+    attrs = {**sizes, "groups": groups, "output_padding": extra}
+    operands = [x, weight, *ctx.there((2,))]
     return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
 
 
@@ -224,9 +225,9 @@ def _flat_volume_transpose(ctx: Lowering) -> str:
     if (kd, depth.stride, depth.before, depth.after, extra[0]) != (1, 1, 0, 0, 0) or ctx.attr("output_shape"):
         raise NotMappedError("a transposed convolution over the depth of three dims")
     frames, groups = split_frames(ctx, ctx.x(0)), int(ctx.attr("group", 1))
-    attrs = _frame_window(ctx, (kh, kw)) | {"output_padding": two(extra[1:], 2, 0)}
+    attrs = {**frame_window(ctx, (kh, kw)), "groups": groups, "output_padding": two(extra[1:], 2, 0)}
     weight = ctx.reshape(ctx.x(1), (ctx.shape(1)[0], per_group, kh, kw))
-    operands = [frames, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    operands = [frames, weight, *ctx.there((2,))]
     shape = (ctx.vshape(frames)[0], per_group * groups, *ctx.out_shape()[3:])
     result = ctx.emit_raw("nchw.conv_transpose2d", operands, attrs, [(shape, ctx.vdtype(frames))])[0]
     return ctx.permute(join_frames(ctx, result, ctx.shape(0)[0]), (0, 2, 1, 3, 4))

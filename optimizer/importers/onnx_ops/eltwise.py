@@ -293,7 +293,7 @@ def identity(ctx: Lowering) -> list[str | None]:
     outputs: list[str | None] = [ctx.x(0)]
     if len(ctx.node.outputs) > 1:
         mask = ctx.node.outputs[1]
-        wanted = mask.uses() or mask.is_graph_output()
+        wanted = ctx.is_needed(mask)
         outputs.append(ctx.constant(filled(ctx, ctx.shape(0), 1.0), ctx.float_dtype, "mask") if wanted else None)
     return outputs
 

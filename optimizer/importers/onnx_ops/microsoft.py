@@ -16,6 +16,7 @@ from optimizer.importers.onnx_ops.attention import (
     rotate,
     split_heads,
     table_of,
+    with_past,
 )
 from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.conv import conv
@@ -84,7 +85,7 @@ def fused_conv(ctx: Lowering) -> str:
 
 def embed_layer_norm(ctx: Lowering) -> list[str | None]:
     """layer_norm(word + position + segment embeddings)."""
-    if any(v.uses() or v.is_graph_output() for v in list(ctx.node.outputs)[1:2]):
+    if any(ctx.is_needed(v) for v in list(ctx.node.outputs)[1:2]):
         raise NotMappedError("the number of unmasked tokens as a result")
     length = ctx.shape(0)[1]
     words = ctx.emit("embedding", ctx.typecast(ctx.x(0), DType.U32), ctx.x(2))
@@ -106,7 +107,7 @@ def skip_norm(op: str) -> NodeMapping:
 
     def lower(ctx: Lowering) -> list[str | None]:
         outputs = list(ctx.node.outputs)
-        if any(v.uses() or v.is_graph_output() for v in outputs[1:3]):
+        if any(ctx.is_needed(v) for v in outputs[1:3]):
             raise NotMappedError("mean or deviation as a result")
         total = ctx.emit("add", ctx.x(0), ctx.x(1))
         count = 2 if op == "layer_norm" else 1
@@ -152,7 +153,7 @@ def _sum(ctx: Lowering, *terms: str | None) -> str | None:
 def _outputs(ctx: Lowering, result: str, keys: str | None, values: str | None) -> list[str | None]:
     found = [result, keys, values]
     for value, value_id in zip(list(ctx.node.outputs)[1:], [*found[1:], None, None], strict=False):
-        if value_id is None and (value.uses() or value.is_graph_output()):
+        if value_id is None and ctx.is_needed(value):
             raise NotMappedError(f"the output '{value.name}'")
     return [*found, None, None][: len(ctx.node.outputs)]
 
@@ -164,12 +165,12 @@ def attention(ctx: Lowering) -> list[str | None]:
     heads = int(ctx.attr("num_heads"))
     width = ctx.shape(1)[1]
     sizes = tuple(int(s) for s in ctx.attr("qkv_hidden_sizes") or (width // 3,) * 3)
-    operands = [ctx.x(0), ctx.x(1), *([ctx.x(2)] if ctx.has(2) else [])]
+    operands = [ctx.x(0), ctx.x(1), *ctx.there((2,))]
     packed = ctx.emit("linear", *operands)
     bounds = np.cumsum((0, *sizes)).tolist()
     q, k, v = (split_heads(ctx, ctx.slice(packed, 2, *bounds[i : i + 2]), heads) for i in range(3))
     keys = ctx.vshape(k)[2]
-    bias = ctx.x(5) if ctx.has(5) else None
+    bias = ctx.x_or_none(5)
     how = Scores(
         scale=float(ctx.attr("scale") or ctx.vshape(q)[-1] ** -0.5),
         mask=_sum(ctx, _key_mask(ctx, 3, keys), bias),
@@ -190,13 +191,10 @@ def multi_head_attention(ctx: Lowering) -> list[str | None]:
             raise NotMappedError("a bias of keys that are already split into heads")
         operands = [ctx.emit("add", t, ctx.slice(ctx.x(3), 0, *bounds[i : i + 2])) for i, t in enumerate(operands)]
     q, k, v = (t if len(ctx.vshape(t)) == 4 else split_heads(ctx, t, heads) for t in operands)
-    past = 0
-    if ctx.has_both(6, 7):
-        past = ctx.shape(6)[2]
-        k, v = extended(ctx, ctx.x(6), k), extended(ctx, ctx.x(7), v)
+    k, v, past = with_past(ctx, (6, 7), k, v)
     how = Scores(
         scale=float(ctx.attr("scale") or ctx.vshape(q)[-1] ** -0.5),
-        mask=_sum(ctx, _key_mask(ctx, 4, ctx.vshape(k)[2]), ctx.x(5) if ctx.has(5) else None),
+        mask=_sum(ctx, _key_mask(ctx, 4, ctx.vshape(k)[2]), ctx.x_or_none(5)),
         causal=bool(ctx.attr("unidirectional", 0)),
         offset=past,
     )
@@ -225,7 +223,7 @@ def group_query_attention(ctx: Lowering) -> list[str | None]:
     window = int(ctx.attr("local_window_size", -1))
     how = Scores(
         scale=float(ctx.attr("scale") or ctx.vshape(q)[-1] ** -0.5),
-        mask=ctx.x(10) if ctx.has(10) else None,
+        mask=ctx.x_or_none(10),
         causal=True,
         offset=past,
         softcap=float(ctx.attr("softcap", 0.0)),

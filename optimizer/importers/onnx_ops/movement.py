@@ -41,7 +41,7 @@ def split(ctx: Lowering) -> list[str]:
     if len(sizes) == 1:
         return [ctx.x(0)]
     attrs: dict[str, Attr] = {"sizes": tuple(int(str(s)) for s in sizes), "dim": axis}
-    return ctx.emit_all("split", [ctx.x(0)], attrs, len(sizes))
+    return ctx.emit_raw("ttnn.split", [ctx.x(0)], attrs)
 
 
 def slice_(ctx: Lowering) -> str:

@@ -7,7 +7,7 @@ from math import prod
 
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.computed import counting, filled
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.ir.dtype import DType
 from optimizer.ir.shape_rules import broadcast
 
@@ -56,10 +56,10 @@ def hardmax(ctx: Lowering) -> str:
 def layer_norm(ctx: Lowering) -> list[str | None]:
     axis = ctx.axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     epsilon = float(ctx.attr("epsilon", 1e-5))
-    operands = [ctx.x(i) for i in range(1, 3) if ctx.has(i)]
+    operands = ctx.there(range(1, 3))
     result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, epsilon)
     others = list(ctx.node.outputs)[1:]
-    if not any(v.uses() or v.is_graph_output() for v in others):
+    if not any(ctx.is_needed(v) for v in others):
         return [result, *[None] * len(others)]
     mean, deviation = statistics(ctx, ctx.x(0), tuple(range(axis, len(ctx.shape(0)))), epsilon)
     found: list[str | None] = [result, mean, deviation]
@@ -99,7 +99,7 @@ def over_tail(ctx: Lowering, op: str, x: str, axis: int, scales: list[str], epsi
 
 def batch_norm(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
-    if ctx.attr("training_mode", 0) or any(v.uses() or v.is_graph_output() for v in outputs[1:]):
+    if ctx.attr("training_mode", 0) or any(ctx.is_needed(v) for v in outputs[1:]):
         raise NotMappedError("BatchNormalization in training mode")
     shape = _with_channels(ctx)
     x = ctx.reshape(ctx.x(0), (*shape, *(1,) * (4 - len(shape))))
@@ -180,11 +180,6 @@ def mean_variance_normalization(ctx: Lowering) -> str:
     variance = ctx.emit("mean", ctx.emit("square", centred), dim=axes, keepdim=True)
     deviation = ctx.emit("add", ctx.emit("sqrt", variance), scalar=1e-9)
     return ctx.emit("divide", centred, deviation)
-
-
-def ones(ctx: Lowering, count: int) -> str:
-    """A constant of ones, the scale of a norm without one."""
-    return ctx.constant(filled(ctx, (count,), 1.0), ctx.float_dtype, "ones")
 
 
 OPS: dict[str, NodeMapping] = {

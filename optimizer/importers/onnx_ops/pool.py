@@ -10,14 +10,14 @@ from optimizer.importers.onnx_node import BF16_MAX
 from optimizer.importers.onnx_ops.computed import filled
 from optimizer.importers.onnx_ops.conv import (
     Depth,
-    frame_steps,
+    frame_window,
     join_frames,
     lift,
-    pads,
     spatial,
     split_frames,
     taps,
     two,
+    window,
 )
 from optimizer.ir.graph import Attr
 
@@ -26,21 +26,12 @@ def _window(ctx: Lowering, op: str, x: str | None = None, count_pad: bool | None
     """One pooling op over the foreign operand, or over `x` of the same shape."""
     rank = spatial(ctx)
     x = lift(ctx, x or ctx.x(0), rank)
-    n, c, height, width = ctx.vshape(x)
-    kernel = two(ctx.attr("kernel_shape"), rank)
-    stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
-    attrs: dict[str, Attr] = {
-        "kernel_size": kernel,
-        "stride": stride,
-        "padding": pads(ctx, (height, width), kernel, stride, dilation, rank),
-        "dilation": dilation,
-        "ceil_mode": bool(ctx.attr("ceil_mode", 0)),
-    }
+    attrs = window(ctx, x, two(ctx.attr("kernel_shape"), rank), rank) | {"ceil_mode": bool(ctx.attr("ceil_mode", 0))}
     out = ctx.out_shape()
-    shape = (n, c, *((1,) if rank == 1 else ()), *out[2:])
+    shape = (*ctx.vshape(x)[:2], *((1,) if rank == 1 else ()), *out[2:])
     if op == "nchw.avg_pool2d":
         attrs["count_include_pad"] = bool(ctx.attr("count_include_pad", 0)) if count_pad is None else count_pad
-        if dilation != (1, 1):
+        if attrs["dilation"] != (1, 1):
             return ctx.reshape(_spread_average(ctx, x, attrs, shape), out)
     result = ctx.emit_raw(op, [x], attrs, [(shape, ctx.vdtype(x))])[0]
     return ctx.reshape(result, out)
@@ -62,7 +53,7 @@ def _spread_average(ctx: Lowering, x: str, attrs: dict[str, Attr], shape: tuple[
 
 def max_pool(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
-    if len(outputs) > 1 and (outputs[1].uses() or outputs[1].is_graph_output()):
+    if len(outputs) > 1 and ctx.is_needed(outputs[1]):
         raise NotMappedError("MaxPool that returns indices")
     three = len(ctx.shape(0)) == 5
     result = _volume(ctx, "nchw.max_pool2d") if three else _window(ctx, "nchw.max_pool2d")
@@ -77,17 +68,14 @@ def _volume(ctx: Lowering, op: str) -> str:
     """Each frame is pooled in two dims, then the frames of a window are put together."""
     depth = Depth.of(ctx)
     kernel = two(tuple((ctx.attr("kernel_shape") or (1, 1, 1))[1:]), 2)
-    stride, flat, dilation = frame_steps(ctx)
-    if dilation != (1, 1) and op == "nchw.avg_pool2d":
+    attrs = frame_window(ctx, kernel) | {"ceil_mode": False}
+    if attrs["dilation"] != (1, 1) and op == "nchw.avg_pool2d":
         raise NotMappedError("three-dimensional average with dilation")
     frames = split_frames(ctx, ctx.x(0))
     n, c = ctx.vshape(frames)[:2]
     out = ctx.out_shape()
     if str(ctx.attr("auto_pad", "NOTSET")) not in ("NOTSET", "VALID") or ctx.attr("ceil_mode", 0):
         raise NotMappedError("three-dimensional window with automatic padding or ceil_mode")
-    attrs: dict[str, Attr] = {
-        "kernel_size": kernel, "stride": stride, "padding": flat, "dilation": dilation, "ceil_mode": False,
-    }  # fmt: skip
     average = op == "nchw.avg_pool2d"
     counts_pad = bool(ctx.attr("count_include_pad", 0))
     if average:

@@ -150,7 +150,7 @@ def matmul_bits(ctx: Lowering) -> str:
         levels = ctx.emit("subtract", levels, scalar=float(1 << (bits - 1)))
     weights = ctx.emit("multiply", levels, ctx.reshape(ctx.x(2), (width, blocks, 1)))
     weights = ctx.slice(ctx.reshape(weights, (width, blocks * block)), 1, 0, depth)
-    operands = [ctx.x(0), ctx.permute(weights, (1, 0)), *([ctx.x(5)] if ctx.has(5) else [])]
+    operands = [ctx.x(0), ctx.permute(weights, (1, 0)), *ctx.there((5,))]
     return ctx.emit("linear", *operands)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
 from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.selecting import full
@@ -87,7 +85,7 @@ def top_k(ctx: Lowering) -> list[str]:
     count = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.opset >= 10 else int(ctx.attr("k"))
     axis = ctx.stated_axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     attrs = {"k": count, "dim": axis, "largest": bool(ctx.attr("largest", 1))}
-    values, indices = ctx.emit_all("topk", [ctx.x(0)], attrs, 2)
+    values, indices = ctx.emit_raw("ttnn.topk", [ctx.x(0)], attrs)
     return [values, ctx.typecast(indices, DType.I32)]
 
 
@@ -106,18 +104,16 @@ def cum_sum(ctx: Lowering) -> str:
     return ctx.emit("cumsum", x, dim=axis, **attrs)
 
 
-_R: Callable[..., NodeMapping] = reduction
-
 OPS: dict[str, NodeMapping] = {
-    "ReduceSum": _R("sum"),
-    "ReduceMean": _R("mean"),
-    "ReduceMax": _R("max"),
-    "ReduceMin": _R("min"),
-    "ReduceProd": _R("prod"),
-    "ReduceL1": _R("sum", before=("abs",)),
-    "ReduceL2": _R("sum", before=("square",), after=("sqrt",)),
-    "ReduceSumSquare": _R("sum", before=("square",)),
-    "ReduceLogSum": _R("sum", after=("log",)),
+    "ReduceSum": reduction("sum"),
+    "ReduceMean": reduction("mean"),
+    "ReduceMax": reduction("max"),
+    "ReduceMin": reduction("min"),
+    "ReduceProd": reduction("prod"),
+    "ReduceL1": reduction("sum", before=("abs",)),
+    "ReduceL2": reduction("sum", before=("square",), after=("sqrt",)),
+    "ReduceSumSquare": reduction("sum", before=("square",)),
+    "ReduceLogSum": reduction("sum", after=("log",)),
     "ReduceLogSumExp": log_sum_exp,
     "ArgMax": arg_reduce(True),
     "ArgMin": arg_reduce(False),

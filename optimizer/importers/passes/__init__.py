@@ -4,36 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, log_sigmoid, quick_gelu, silu
-from optimizer.importers.passes.attention_pattern import attention, repeat_heads
-from optimizer.importers.passes.channels_last_rules import channels_last
-from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
-from optimizer.importers.passes.exact_selection import exact_selection
-from optimizer.importers.passes.exact_values import exact_values
-from optimizer.importers.passes.head_padding import pad_heads
-from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
-from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
-from optimizer.importers.passes.movement import merge_movement
-from optimizer.importers.passes.narrow_channels import convolve_parts, cut_convolutions, split_joined
-from optimizer.importers.passes.norm_patterns import (
-    centred_variance,
-    group_norm,
-    layer_norm,
-    rms_norm,
-    spell_out_group_norm,
+from optimizer.importers.passes import (
+    activation_patterns,
+    attention_pattern,
+    channels_last_rules,
+    conv_patterns,
+    exact_values,
+    heads,
+    linear,
+    movement,
+    narrow_channels,
+    norm_patterns,
+    projections,
+    simplify,
+    weight_rows,
 )
-from optimizer.importers.passes.norm_spellings import (
-    kept_dims,
-    mean_of_sum,
-    shift_first,
-    variance_above_zero,
-    weight_last,
-)
-from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
-from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, index_types, simplify
-from optimizer.importers.passes.stacking import pick_columns, stack_rows
-from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
 from optimizer.process import logs
 
@@ -43,58 +29,58 @@ _log = logs.room("importers")
 def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
     """All passes in order; `causal` names the parameters known to be causal masks."""
     return (
-        simplify,
-        common_subexpressions,
-        drop_repeat,
-        repeat_heads,
-        unbind_heads,
-        merge_movement,
-        gelu,
-        gelu_tanh,
-        hardswish,
-        silu,
-        quick_gelu,
-        log_sigmoid,
-        mean_of_sum,
-        shift_first,
-        centred_variance,
-        variance_above_zero,
-        kept_dims,
-        weight_last,
-        common_subexpressions,
-        layer_norm,
-        rms_norm,
-        group_norm,
-        attention(causal),
-        merge_movement,
-        rotary,
-        concat_heads,
-        split_heads,
-        stack_rows,
-        pick_columns,
-        linear_rank,
-        merge_movement,
-        pad_into_window,
-        scale_into_batch_norm,
-        conv_batch_norm,
-        linear,
-        scale_into_weights,
-        pad_heads,
-        merge_qkv,
-        lone_heads,
-        concat_heads,
-        spell_out_group_norm,
-        channels_last,
-        merge_movement,
-        exact_values,
-        exact_selection,
-        weight_rows,
-        common_subexpressions,
-        fuse_activation,
-        cut_convolutions,
-        convolve_parts,
-        split_joined,
-        index_types,
+        simplify.simplify,
+        simplify.common_subexpressions,
+        simplify.drop_repeat,
+        attention_pattern.repeat_heads,
+        heads.unbind_heads,
+        movement.merge_movement,
+        activation_patterns.gelu,
+        activation_patterns.gelu_tanh,
+        activation_patterns.hardswish,
+        activation_patterns.silu,
+        activation_patterns.quick_gelu,
+        activation_patterns.log_sigmoid,
+        norm_patterns.mean_of_sum,
+        norm_patterns.shift_first,
+        norm_patterns.centred_variance,
+        norm_patterns.variance_above_zero,
+        norm_patterns.kept_dims,
+        norm_patterns.weight_last,
+        simplify.common_subexpressions,
+        norm_patterns.layer_norm,
+        norm_patterns.rms_norm,
+        norm_patterns.group_norm,
+        attention_pattern.attention(causal),
+        movement.merge_movement,
+        heads.rotary,
+        heads.concat_heads,
+        heads.split_heads,
+        movement.stack_rows,
+        movement.pick_columns,
+        linear.linear_rank,
+        movement.merge_movement,
+        conv_patterns.pad_into_window,
+        conv_patterns.scale_into_batch_norm,
+        conv_patterns.conv_batch_norm,
+        linear.linear,
+        linear.scale_into_weights,
+        projections.pad_heads,
+        projections.merge_qkv,
+        projections.lone_heads,
+        heads.concat_heads,
+        norm_patterns.spell_out_group_norm,
+        channels_last_rules.channels_last,
+        movement.merge_movement,
+        exact_values.exact_values,
+        exact_values.exact_selection,
+        weight_rows.weight_rows,
+        simplify.common_subexpressions,
+        linear.fuse_activation,
+        narrow_channels.cut_convolutions,
+        narrow_channels.convolve_parts,
+        narrow_channels.split_joined,
+        simplify.index_types,
     )
 
 

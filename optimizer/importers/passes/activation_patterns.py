@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import pi, sqrt
 
-from optimizer.importers.passes.rewriting import close, emit, fuse, is_scalar_op, only_use, produced_by, rewrites_each
+from optimizer.importers.passes.rewriting import close, emit, fuse, is_scalar_op, rewrites_each
 from optimizer.ir.graph import Graph, Op
 
 
@@ -30,8 +30,8 @@ def _collect(graph: Graph, op: Op, found: Product) -> None:
     if is_scalar_op(op, "multiply"):
         found.number *= float(op.attrs["scalar"])  # type: ignore[arg-type]
     for value_id in op.inputs:
-        inner = produced_by(graph, value_id, "multiply")
-        if inner is not None and len(found.ops) < 5 and only_use(graph, value_id) is not None:
+        inner = graph.produced_by(value_id, "multiply")
+        if inner is not None and len(found.ops) < 5 and graph.only_use(value_id) is not None:
             _collect(graph, inner, found)
         else:
             found.tensors.append(value_id)
@@ -40,10 +40,10 @@ def _collect(graph: Graph, op: Op, found: Product) -> None:
 def _tops(graph: Graph, value_id: str) -> list[tuple[Op, Product]]:
     """Multiplications above a value, each flattened: from the nearest to the farthest, up to three."""
     found: list[tuple[Op, Product]] = []
-    op = only_use(graph, value_id)
+    op = graph.only_use(value_id)
     while op is not None and op.op == "ttnn.multiply" and not op.attrs.get("activations") and len(found) < 3:
         found.append((op, product_of(graph, op)))
-        op = only_use(graph, op.outputs[0])
+        op = graph.only_use(op.outputs[0])
     return found
 
 
@@ -74,7 +74,7 @@ def _replace(graph: Graph, inner: str, x: str, number: float, name: str, absorbe
 
 def _gelu(graph: Graph, op: Op, found: tuple[str, list[Op]] | None, name: str) -> int:
     """0.5*x*(1 + op(...)) -> one op; `found`: x and the ops between it and `op`."""
-    shifted = only_use(graph, op.outputs[0])
+    shifted = graph.only_use(op.outputs[0])
     if found is None or shifted is None or not is_scalar_op(shifted, "add") or shifted.attrs["scalar"] != 1:
         return 0
     x, ops = found
@@ -97,7 +97,7 @@ def gelu_tanh(graph: Graph, op: Op) -> int:
 def _tanh(graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
     total, factor, ops = _scaled(graph, op.inputs[0])
     if close(factor, sqrt(2 / pi)):
-        addition = produced_by(graph, total, "add")
+        addition = graph.produced_by(total, "add")
         if addition is not None and len(addition.inputs) == 2:
             return _cubic(graph, addition, [*ops, addition])
     return _factored(graph, op)
@@ -113,7 +113,7 @@ def _cubic(graph: Graph, addition: Op, ops: list[Op]) -> tuple[str, list[Op]] | 
         if power.op == "ttnn.pow_scalar" and power.attrs["exponent"] == 3 and power.inputs == (x,):
             return x, [*ops, *scales, power]
         if power.op == "ttnn.multiply" and len(power.inputs) == 2:
-            squares = [produced_by(graph, v, "square") for v in power.inputs]
+            squares = [graph.produced_by(v, "square") for v in power.inputs]
             if any(s is not None and s.inputs == (x,) for s in squares) and x in power.inputs:
                 return x, [*ops, *scales, power]
     return None
@@ -121,7 +121,7 @@ def _cubic(graph: Graph, addition: Op, ops: list[Op]) -> tuple[str, list[Op]] | 
 
 def _factored(graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
     """sqrt(2/pi)*x*(1 + 0.044715*x*x)"""
-    top = produced_by(graph, op.inputs[0], "multiply")
+    top = graph.produced_by(op.inputs[0], "multiply")
     if top is None:
         return None
     product = product_of(graph, top)
@@ -149,7 +149,7 @@ def silu(graph: Graph, op: Op) -> int:
     """x*sigmoid(x) -> silu; x*tanh(softplus(x)) -> mish; x*hardsigmoid(x) -> hardswish."""
     x, absorbed = op.inputs[0], [op]
     if op.op == "ttnn.tanh":
-        plus = produced_by(graph, x, "softplus")
+        plus = graph.produced_by(x, "softplus")
         if plus is None:
             return 0
         x, absorbed = plus.inputs[0], [plus, op]
@@ -176,7 +176,7 @@ def quick_gelu(graph: Graph, gate: Op) -> int:
 @rewrites_each("hardswish", "relu6", "clamp")
 def hardswish(graph: Graph, op: Op) -> int:
     """x*clip(x + 3, 0, 6)/6 in any order -> hardswish; clip(x + 3, 0, 6)/6 alone -> hardsigmoid."""
-    shifted = produced_by(graph, op.inputs[0], "add")
+    shifted = graph.produced_by(op.inputs[0], "add")
     if shifted is None or not is_scalar_op(shifted, "add"):
         return 0
     x, factor, scales = _scaled(graph, shifted.inputs[0])
@@ -194,7 +194,7 @@ def hardswish(graph: Graph, op: Op) -> int:
     if number == 1.0:
         fuse(graph, op, op, "hardsigmoid", [x], {}, absorbed[:-1])
         return 1
-    scale = only_use(graph, op.outputs[0])
+    scale = graph.only_use(op.outputs[0])
     if scale is not None and is_scalar_op(scale, "multiply") and close(float(scale.attrs["scalar"]), number):  # type: ignore[arg-type]
         fuse(graph, scale, scale, "hardsigmoid", [x], {}, absorbed)
         return 1
@@ -204,8 +204,8 @@ def hardswish(graph: Graph, op: Op) -> int:
 @rewrites_each("log-sigmoid", "log")
 def log_sigmoid(graph: Graph, op: Op) -> int:
     """log(sigmoid(x)) -> log_sigmoid, where nothing else reads the sigmoid."""
-    gate = produced_by(graph, op.inputs[0], "sigmoid")
-    if gate is None or only_use(graph, gate.outputs[0]) is None:
+    gate = graph.produced_by(op.inputs[0], "sigmoid")
+    if gate is None or graph.only_use(gate.outputs[0]) is None:
         return 0
     fuse(graph, op, op, "log_sigmoid", gate.inputs, {}, [gate])
     return 1

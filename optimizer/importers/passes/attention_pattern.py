@@ -16,10 +16,10 @@ from optimizer.importers.passes.rewriting import (
     emit,
     fuse,
     is_scalar_op,
-    only_use,
     origins,
+    other_operand,
     permute,
-    produced_by,
+    permuted_dims,
     reshape,
     rewrites_each,
 )
@@ -34,7 +34,7 @@ MASKED = -1e4
 @rewrites_each("repeat-heads", "repeat")
 def repeat_heads(graph: Graph, op: Op) -> int:
     """A dim of one repeated and then reshaped -> repeat_interleave, the form in which attention absorbs it."""
-    after = only_use(graph, op.outputs[0])
+    after = graph.only_use(op.outputs[0])
     repeats = tuple(op.attr("repeats"))
     grown = [i for i, r in enumerate(repeats) if r != 1]
     if after is None or after.op != "ttnn.reshape" or len(grown) != 1 or grown[0] == 0:
@@ -92,7 +92,7 @@ def _scores(graph: Graph, softmax: Op) -> Scores | None:
     current = softmax.inputs[0]
     for _ in range(8):
         op = graph.producer(current)
-        if op is None or only_use(graph, current) is None:
+        if op is None or graph.only_use(current) is None:
             return None
         if op.op == "ttnn.matmul" and not op.attrs.get("activation"):
             found.product = op
@@ -107,7 +107,7 @@ def _scores(graph: Graph, softmax: Op) -> Scores | None:
             inner = _score_operand(graph, op)
             if inner is None:
                 return None
-            found.masks.append(op.inputs[1 - op.inputs.index(inner)])
+            found.masks.append(other_operand(op, inner))
             current = inner
         elif op.op == "ttnn.where" and found.scale == 1.0:
             inner = _masked_fill(graph, op, found)
@@ -128,7 +128,7 @@ def _score_operand(graph: Graph, op: Op) -> str | None:
         current: str = value_id
         for _ in range(6):
             below = graph.producer(current)
-            if below is None or only_use(graph, current) is None:
+            if below is None or graph.only_use(current) is None:
                 break
             if below.op == "ttnn.matmul":
                 return value_id
@@ -158,14 +158,14 @@ def _output(graph: Graph, softmax: Op) -> tuple[Op, list[Op]] | None:
     readers = graph.consumers(current)
     guards = [op for op in readers if op.op == "ttnn.isnan"]
     if len(readers) == 2 and len(guards) == 1:
-        choice = only_use(graph, guards[0].outputs[0])
+        choice = graph.only_use(guards[0].outputs[0])
         fits = choice is not None and choice.op == "ttnn.where" and choice.attrs.get("x") == 0
         if choice is None or not fits or choice.inputs != (guards[0].outputs[0], current):
             return None
         between += [guards[0], choice]
         current = choice.outputs[0]
     for _ in range(3):
-        op = only_use(graph, current)
+        op = graph.only_use(current)
         if op is None:
             return None
         if op.op == "ttnn.matmul" and op.inputs[0] == current and not op.attrs.get("transpose_a"):
@@ -287,10 +287,10 @@ def _explicit(graph: Graph, like: Op, mask: str, full: Shape) -> str:
 
 
 def _before_reshapes(graph: Graph, value_id: str) -> str:
-    op = produced_by(graph, value_id, "reshape")
+    op = graph.produced_by(value_id, "reshape")
     while op is not None:
         value_id = op.inputs[0]
-        op = produced_by(graph, value_id, "reshape")
+        op = graph.produced_by(value_id, "reshape")
     return value_id
 
 
@@ -313,7 +313,7 @@ def _strip_scale(graph: Graph, value_id: str, reader: Op) -> float:
     scale, moved = 1.0, list[str]()
     for _ in range(10):
         op = graph.producer(value_id)
-        if op is None or only_use(graph, value_id) is None:
+        if op is None or graph.only_use(value_id) is None:
             return scale
         if is_scalar_op(op, "multiply") and not op.attrs.get("activations"):
             scale *= float(op.attrs["scalar"])  # type: ignore[arg-type]
@@ -332,13 +332,13 @@ def _strip_scale(graph: Graph, value_id: str, reader: Op) -> float:
 
 def _transposed(graph: Graph, like: Op, value_id: str) -> str:
     """Keys [B, H, D, S] as [B, H, S, D]; undoes a permute instead of adding one where possible."""
-    op = produced_by(graph, value_id, "permute")
-    if op is not None and tuple(d % 4 for d in op.attr("dims")) == (0, 1, 3, 2):
+    op = graph.produced_by(value_id, "permute")
+    if op is not None and permuted_dims(op) == (0, 1, 3, 2):
         return op.inputs[0]
     return permute(graph, like, value_id, (0, 1, 3, 2))
 
 
 def _without_repeat(graph: Graph, value_id: str, dim: int) -> str:
     """Keys or values before their heads were repeated."""
-    op = produced_by(graph, value_id, "repeat_interleave")
+    op = graph.produced_by(value_id, "repeat_interleave")
     return op.inputs[0] if op is not None and op.attr("dim") == dim else value_id

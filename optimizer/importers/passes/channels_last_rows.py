@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from optimizer.importers.passes.rewriting import is_static, reshape
-from optimizer.importers.passes.twins import ROWS, SECOND, Rule, Twins, done, full_attrs, put
+from optimizer.importers.passes.rewriting import reduced_dims, reshape
+from optimizer.importers.passes.twins import ROWS, SECOND, Rule, Twins, done, follow, full_attrs, put
 from optimizer.ir.graph import Op
 
 
 def _row_norm(twins: Twins, op: Op) -> bool:
     twin = twins.get(op.inputs[0])
-    if twin is None or twin.form is not ROWS or any(not is_static(twins.graph, v) for v in op.inputs[1:]):
+    if twin is None or twin.form is not ROWS or any(not twins.graph.is_static(v) for v in op.inputs[1:]):
         return False
-    flat = twins.flat(op.inputs[0], ROWS, op)
-    return done(twins, op, ROWS, put(twins.graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+    return follow(twins, op, ROWS)
 
 
 def _linear(twins: Twins, op: Op) -> bool:
@@ -23,10 +22,9 @@ def _linear(twins: Twins, op: Op) -> bool:
     graph = twins.graph
     if twin is None or twin.form is not ROWS or op.attrs.get("transpose_a") or len(twin.shape) < 2:
         return False
-    if any(not is_static(graph, v) for v in op.inputs[1:]) or len(graph.value(op.inputs[1]).shape) != 2:
+    if any(not graph.is_static(v) for v in op.inputs[1:]) or len(graph.value(op.inputs[1]).shape) != 2:
         return False
-    flat = twins.flat(op.inputs[0], ROWS, op)
-    return done(twins, op, ROWS, put(graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+    return follow(twins, op, ROWS)
 
 
 def _split_heads(twins: Twins, op: Op) -> bool:
@@ -56,8 +54,7 @@ def _softmax(twins: Twins, op: Op) -> bool:
     form = twin.form if twin is not None else SECOND
     if dim != (1 if form is SECOND else len(shape) - 1) or (twin is None and not image):
         return False
-    flat = twins.flat(op.inputs[0], form, op)
-    return done(twins, op, form, put(graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
+    return follow(twins, op, form, {**op.attrs, "dim": -1})
 
 
 def _reduce(twins: Twins, op: Op) -> bool:
@@ -65,16 +62,10 @@ def _reduce(twins: Twins, op: Op) -> bool:
     if twin is None:
         return False
     graph, rank = twins.graph, len(twin.shape)
-    attrs = full_attrs(op)
-    dim = attrs["dim"]
-    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
-    dims = {int(d) % rank for d in given}  # type: ignore[arg-type]
-    keep = bool(attrs["keepdim"])
-    channel = 1 if twin.form is SECOND else rank - 1
-    if dims == {channel} and keep:
-        flat = twins.flat(op.inputs[0], twin.form, op)
-        return done(twins, op, twin.form, put(graph, op, op.op, [flat], {"dim": (3,), "keepdim": True}))
-    if twin.form is not SECOND or dims != set(range(2, rank)):
+    dims, keep = reduced_dims(graph, op), bool(full_attrs(op)["keepdim"])
+    if dims == (twin.channel_dim,) and keep:
+        return follow(twins, op, twin.form, {"dim": (3,), "keepdim": True})
+    if twin.form is not SECOND or dims != tuple(range(2, rank)):
         return False
     n, channels = twin.shape[:2]
     image = reshape(graph, op, twins.flat(op.inputs[0], SECOND, op), (n, 1, prod(twin.shape[2:]), channels))

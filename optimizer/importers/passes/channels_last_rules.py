@@ -16,8 +16,8 @@ from functools import partial
 from math import prod
 
 from optimizer.importers.passes.channels_last_rows import ROW_RULES
-from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, reshape
-from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, put
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, permuted_dims, reshape
+from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, follow, put
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS
 
@@ -96,8 +96,7 @@ def _unary(twins: Twins, op: Op) -> bool:
     twin = twins.get(op.inputs[0])
     if twin is None:
         return False
-    flat = twins.flat(op.inputs[0], twin.form, op)
-    return done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], op.attrs))
+    return follow(twins, op, twin.form)
 
 
 def _nary(twins: Twins, op: Op) -> bool:
@@ -108,7 +107,7 @@ def _nary(twins: Twins, op: Op) -> bool:
     if not forms or len(out) < 2:
         return False
     form = SECOND if SECOND in forms else ROWS
-    moving = [twins.get(v) for v in whole if not is_static(graph, v)]
+    moving = [twins.get(v) for v in whole if not graph.is_static(v)]
     if form is SECOND and 2 * sum(twin is not None and twin.form is form for twin in moving) < len(moving):
         return False
     views = [_operand_view(graph.value(v).shape, out, form) for v in op.inputs]
@@ -203,45 +202,31 @@ def _concat(twins: Twins, op: Op) -> bool:
 
 
 def _slice(twins: Twins, op: Op) -> bool:
-    graph = twins.graph
     twin = twins.get(op.inputs[0])
     if twin is None:
         return False
-    shape = twin.shape
-    channel = 1 if twin.form is SECOND else len(shape) - 1
+    shape, channel = twin.shape, twin.channel_dim
     begins, ends = list(op.attr("begins")), list(op.attr("ends"))
     steps = list(op.attrs.get("steps") or (1,) * len(shape))  # type: ignore[arg-type]
     kept = [i for i in range(len(shape)) if (begins[i], ends[i], steps[i]) == (0, shape[i], 1)]
     if len(kept) == len(shape) - 1 and channel not in kept:
-        flat = twins.flat(op.inputs[0], twin.form, op)
-        count = graph.value(flat).shape[2]
-        attrs: dict[str, Attr] = {
-            "begins": (0, 0, 0, begins[channel]),
-            "ends": (1, 1, count, ends[channel]),
-            "steps": (1, 1, 1, steps[channel]),
-        }
-        return done(twins, op, twin.form, put(graph, op, op.op, [flat], attrs))
+        first, count = (0, 0, 0, begins[channel]), prod(shape) // twin.channels
+        attrs = {"begins": first, "ends": (1, 1, count, ends[channel]), "steps": (1, 1, 1, steps[channel])}
+        return follow(twins, op, twin.form, attrs)
     if twin.form is not SECOND:
         return False
-    order = (0, *range(2, len(shape)), 1)
-    attrs = {
-        "begins": tuple(begins[i] for i in order),
-        "ends": tuple(ends[i] for i in order),
-        "steps": tuple(steps[i] for i in order),
-    }
-    return _apart(twins, op, SECOND, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)
+    given = {"begins": begins, "ends": ends, "steps": steps}
+    turned = {name: tuple(of[i] for i in twin.channels_last) for name, of in given.items()}
+    return _apart(twins, op, SECOND, op.op, [twins.last(op.inputs[0], SECOND, op)], turned)
 
 
 def _split(twins: Twins, op: Op) -> bool:
     twin = twins.get(op.inputs[0])
     if twin is None:
         return False
-    axis = int(op.attr("dim")) % len(twin.shape)
-    if axis != (1 if twin.form is SECOND else len(twin.shape) - 1):
+    if int(op.attr("dim")) % len(twin.shape) != twin.channel_dim:
         return False
-    flat = twins.flat(op.inputs[0], twin.form, op)
-    flats = put(twins.graph, op, op.op, [flat], {"sizes": op.attr("sizes"), "dim": 3})
-    return done(twins, op, twin.form, flats)
+    return follow(twins, op, twin.form, {"sizes": op.attr("sizes"), "dim": 3})
 
 
 def _pad(twins: Twins, op: Op) -> bool:
@@ -249,8 +234,7 @@ def _pad(twins: Twins, op: Op) -> bool:
     if twin is None or twin.form is not SECOND:
         return False
     pairs = op.attr("padding")
-    order = (0, *range(2, len(twin.shape)), 1)
-    attrs = {**op.attrs, "padding": tuple(pairs[i] for i in order)}
+    attrs = {**op.attrs, "padding": tuple(pairs[i] for i in twin.channels_last)}
     return _apart(twins, op, SECOND, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)
 
 
@@ -281,8 +265,7 @@ def _permute(twins: Twins, op: Op) -> bool:
     graph = twins.graph
     source = op.inputs[0]
     twin = twins.get(source)
-    shape = graph.value(source).shape
-    dims = tuple(int(d) % len(shape) for d in op.attr("dims"))
+    dims = permuted_dims(op)
     rank = len(dims)
     to_last, to_second = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
     if twin is not None and twin.form is SECOND and dims == to_last:
@@ -290,7 +273,7 @@ def _permute(twins: Twins, op: Op) -> bool:
         graph.remove_op(op.id)
         return done(twins, op, ROWS, [flat])
     if dims == to_second and (rank == 4 or (rank >= 3 and twin is not None and twin.form is ROWS)):
-        if is_static(graph, source):
+        if graph.is_static(source):
             return False
         if twin is not None and twin.form is ROWS:
             flat = twins.flat(source, ROWS, op)

@@ -7,18 +7,7 @@ from functools import partial
 
 from optimizer.importers.passes.channels_last_rules import batch_norm_factors
 from optimizer.importers.passes.norm_patterns import channel_operand
-from optimizer.importers.passes.rewriting import (
-    Pass,
-    drop_dead,
-    emit,
-    finish,
-    fuse,
-    is_static,
-    only_use,
-    origins,
-    produced_by,
-    rewrites_each,
-)
+from optimizer.importers.passes.rewriting import Pass, drop_dead, emit, finish, fuse, origins, rewrites_each
 from optimizer.ir.graph import Graph, Op
 
 _WINDOWS = ("nchw.conv2d", "nchw.max_pool2d", "nchw.avg_pool2d")
@@ -30,7 +19,7 @@ _PER_CHANNEL = {"ttnn.multiply": None, "ttnn.add": None, "ttnn.divide": "recipro
 @rewrites_each("pad", *_WINDOWS)
 def pad_into_window(graph: Graph, op: Op) -> int:
     """Zero padding before a convolution or average pool (minus infinity before a max pool) becomes its own."""
-    pad = produced_by(graph, op.inputs[0], "pad")
+    pad = graph.produced_by(op.inputs[0], "pad")
     if pad is None:
         return 0
     pairs = pad.attr("padding")
@@ -60,7 +49,7 @@ def scale_into_batch_norm(graph: Graph) -> int:
     rewrites = 0
     for op in graph.ops():
         while op.op == "nchw.batch_norm" and graph.has_op(op.id):
-            following = only_use(graph, op.outputs[0])
+            following = graph.only_use(op.outputs[0])
             channel = channel_operand(graph, following, op.outputs[0]) if following is not None else None
             if following is None or channel is None or following.op not in ("ttnn.multiply", "ttnn.add"):
                 break
@@ -91,15 +80,15 @@ def conv_batch_norm(graph: Graph) -> int:
 
 
 def _absorbed(graph: Graph, conv: Op) -> Op | None:
-    following = only_use(graph, conv.outputs[0])
-    if following is None or not all(is_static(graph, v) for v in conv.inputs[1:]):
+    following = graph.only_use(conv.outputs[0])
+    if following is None or not all(graph.is_static(v) for v in conv.inputs[1:]):
         return None
     if conv.op == "nchw.conv_transpose2d" and conv.attrs["groups"] != 1:
         return None
     channels = graph.value(conv.outputs[0]).shape[1]
     scale: str | None = None
     shift: str | None = None
-    if following.op == "nchw.batch_norm" and all(is_static(graph, v) for v in following.inputs[1:]):
+    if following.op == "nchw.batch_norm" and all(graph.is_static(v) for v in following.inputs[1:]):
         scale, shift = batch_norm_factors(graph, following)
     elif following.op in _PER_CHANNEL:
         channel = channel_operand(graph, following, conv.outputs[0])

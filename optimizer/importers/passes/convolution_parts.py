@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any, ClassVar, Literal
 
-from optimizer.importers.passes.convolution_ways import Way, cut, put, weight_rows
+from optimizer.importers.passes.convolution_ways import Way, channels_of, cut, parted, put
 from optimizer.importers.passes.rewriting import emit, finish, reshape
 from optimizer.ir.activations import FUSED_ACTIVATIONS
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE, round_up
 
@@ -128,9 +128,8 @@ class ZeroBias(_Other):
         if not image.attrs["groups"] == image.shape[3] == results:
             return None
         dtype = graph.value(op.inputs[1]).dtype
-        shape = (1, 1, 1, results)
-        zeros = graph.add_value(Value(graph.fresh_id(f"{op.id}_no_bias"), shape, dtype, ValueKind.PARAMETER)).id
-        emit(graph, op, "zeros", [], {"shape": shape, "dtype": dtype.value}, output=zeros, shape=shape, dtype=dtype)
+        attrs: dict[str, Attr] = {"shape": (1, 1, 1, results), "dtype": dtype.value}
+        zeros = emit(graph, op, "zeros", [], attrs, output=graph.fresh_id(f"{op.id}_no_bias"))
         return emit(graph, op, "conv2d", [*op.inputs, zeros], op.attrs)
 
 
@@ -157,11 +156,9 @@ class SplitGroups(_Other):
         if each >= groups:
             return None
         found = []
-        for first in range(0, groups, each):
-            end = min(groups, first + each)
-            operands = [cut(graph, op, op.inputs[0], (0, 0, 0, first * given), (1, 1, rows, end * given))]
-            operands.append(weight_rows(graph, op, op.inputs[1], first * made, end * made))
-            operands += [cut(graph, op, v, (0, 0, 0, first * made), (1, 1, 1, end * made)) for v in op.inputs[2:]]
+        for first, end in parted(groups, each):
+            piece = cut(graph, op, op.inputs[0], (0, 0, 0, first * given), (1, 1, rows, end * given))
+            operands = [piece, *channels_of(graph, op, first * made, end * made)]
             sizes = {"groups": end - first, "in_channels": (end - first) * given, "out_channels": (end - first) * made}
             found.append(emit(graph, op, "conv2d", operands, {**op.attrs, **sizes}))
         return emit(graph, op, "concat", found, {"dim": 3})
@@ -179,14 +176,11 @@ class SplitBatch(_Other):
         if parts < 2:
             return None
         batch, height, width, channels = image.shape
-        found = []
-        each = -(-batch // parts)
-        for first in range(0, batch, each):
-            count = min(batch, first + each) - first
-            rows = (first * height * width, (first + count) * height * width)
-            piece = cut(graph, op, op.inputs[0], (0, 0, rows[0], 0), (1, 1, rows[1], channels))
+        pixels, found = height * width, []
+        for first, end in parted(batch, -(-batch // parts)):
+            piece = cut(graph, op, op.inputs[0], (0, 0, first * pixels, 0), (1, 1, end * pixels, channels))
             operands = [piece, *op.inputs[1:]]
-            found.append(emit(graph, op, "conv2d", operands, {**op.attrs, "batch_size": count}))
+            found.append(emit(graph, op, "conv2d", operands, {**op.attrs, "batch_size": end - first}))
         return emit(graph, op, "concat", found, {"dim": 2})
 
 
@@ -206,8 +200,7 @@ class SplitImage(_Other):
         if not 2 <= self.parts <= min(image.out(axis), MOST_PARTS):
             return None
         extent, kernel = image.out(axis), image.attrs["kernel_size"][axis]
-        each = -(-extent // self.parts)
-        ranges = [(first, min(extent, first + each)) for first in range(0, extent, each)]
+        ranges = parted(extent, -(-extent // self.parts))
         seen = [image.seen(axis, (0, kernel), part) for part in ranges]
         if None in seen:
             return None
@@ -243,9 +236,7 @@ class SplitKernel(_Other):
         if not 2 <= self.parts <= min(image.attrs["kernel_size"][axis], MOST_PARTS):
             return None
         kernel = image.attrs["kernel_size"][axis]
-        each = -(-kernel // self.parts)
-        results = (0, image.out(axis))
-        ranges = [(first, min(kernel, first + each)) for first in range(0, kernel, each)]
+        ranges, results = parted(kernel, -(-kernel // self.parts)), (0, image.out(axis))
         parts = [(taps, seen) for taps in ranges if (seen := image.seen(axis, taps, results)) is not None]
         if not parts:
             return None

@@ -152,13 +152,22 @@ class SplitChannels:
             return 0
         each = round_up(-(-results // self.parts), TILE)  # parts of whole tiles are cut and joined without copies
         found = []
-        for first in range(0, results, each):
-            end = min(results, first + each)
-            operands = [op.inputs[0], weight_rows(graph, op, op.inputs[1], first, end)]
-            operands += [cut(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:]]
+        for first, end in parted(results, each):
+            operands = [op.inputs[0], *channels_of(graph, op, first, end)]
             found.append(emit(graph, op, "conv2d", operands, {**op.attrs, "out_channels": end - first}))
         put(graph, op, emit(graph, op, "concat", found, {"dim": 3}))
         return finish(graph, 1)
+
+
+def parted(count: int, each: int) -> list[tuple[int, int]]:
+    """(first, end) of parts of so many of `count` each, the last one smaller where they do not come out even."""
+    return [(first, min(count, first + each)) for first in range(0, count, each)]
+
+
+def channels_of(graph: Graph, op: Op, first: int, end: int) -> list[str]:
+    """The weight and perhaps the bias that make some of a convolution's output channels."""
+    weight = weight_rows(graph, op, op.inputs[1], first, end)
+    return [weight, *(cut(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:])]
 
 
 def weight_rows(graph: Graph, op: Op, weight: str, first: int, end: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from optimizer.importers.passes.rewriting import permuted_dims
 from optimizer.ir.graph import ForeignTensor, Graph, Op
 
 MUCH = 0.05
@@ -74,8 +75,7 @@ def _is_only_turned(graph: Graph, value_id: str) -> bool:
 
 
 def _moves_channels_last(op: Op, rank: int) -> bool:
-    dims = op.attr("dims") if op.op == _TURNS else ()
-    return tuple(int(d) % rank for d in dims) == _turned(rank)
+    return op.op == _TURNS and permuted_dims(op) == _turned(rank)
 
 
 def _is_returned(graph: Graph, op: Op) -> bool:

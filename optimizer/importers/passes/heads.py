@@ -12,19 +12,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from optimizer.importers.passes.rewriting import (
-    Shape,
     drop_dead,
     emit,
     fuse,
-    is_static,
-    only_use,
     origins,
+    other_operand,
     permute,
-    produced_by,
+    permuted_dims,
     reshape,
     rewrites_each,
 )
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
 from optimizer.layouts.tiling import TILE
 
 
@@ -51,15 +50,9 @@ class HeadSplit:
         return self.ops[-1].outputs[0]
 
 
-def permuted_dims(op: Op) -> Shape:
-    """Dims of a permute, counted from the front."""
-    rank = len(op.attr("dims"))
-    return tuple(int(d) % rank for d in op.attr("dims"))
-
-
 def head_split(graph: Graph, first: Op) -> HeadSplit | None:
     """The split of activations that begins with this op, of whatever head size; None when it is none."""
-    if not first.inputs or is_static(graph, first.inputs[0]) or not graph.value(first.inputs[0]).dtype.is_float:
+    if not first.inputs or graph.is_static(first.inputs[0]) or not graph.value(first.inputs[0]).dtype.is_float:
         return None
     if first.op == "ttnn.permute":
         return _turned_first(graph, first)
@@ -68,7 +61,7 @@ def head_split(graph: Graph, first: Op) -> HeadSplit | None:
 
 def _turned_first(graph: Graph, turned: Op) -> HeadSplit | None:
     """[.., S, H*D] -> [.., H*D, S] -> [B, H, D, S]: the least movement for transposed keys by themselves."""
-    dims, spread = permuted_dims(turned), only_use(graph, turned.outputs[0])
+    dims, spread = permuted_dims(turned), graph.only_use(turned.outputs[0])
     rank = len(dims)
     if spread is None or spread.op != "ttnn.reshape" or dims != (*range(rank - 2), rank - 1, rank - 2):
         return None
@@ -82,7 +75,7 @@ def _spread_first(graph: Graph, spread: Op) -> HeadSplit | None:
     source, target = (graph.value(v) for v in (spread.inputs[0], spread.outputs[0]))
     if len(target.shape) != 4 or len(source.shape) < 2:
         return None
-    turned = only_use(graph, target.id)
+    turned = graph.only_use(target.id)
     dims = permuted_dims(turned) if turned is not None and turned.op == "ttnn.permute" else ()
     if turned is not None and dims in ((0, 2, 1, 3), (0, 2, 3, 1)):
         b, s, h, d = target.shape
@@ -111,7 +104,7 @@ def split_by_one_op(graph: Graph, like: Op, fused: str, splits: Sequence[HeadSpl
     like = replace(like, origin=origins([like, *absorbed]))
     for split in splits:
         graph.remove_op(split.ops[-1].id)
-    results = tuple(_plain_result(graph, like, split) for split in splits)
+    plain = [graph.fresh_id(f"{split.result}_plain") if split.keys else split.result for split in splits]
     rows = (first.batch, first.length, graph.value(fused).shape[-1])
     kv = splits[1].heads if len(splits) > 1 else 0
     attrs: dict[str, Attr] = {"num_heads": first.heads, "transpose_key": False}
@@ -122,19 +115,12 @@ def split_by_one_op(graph: Graph, like: Op, fused: str, splits: Sequence[HeadSpl
         name = "nlp_create_qkv_heads"
         fused = reshape(graph, like, fused, (rows[0], 1, *rows[1:]))
     op_id = graph.fresh_id(f"{like.id}_heads")
-    graph.add_op(Op(op_id, f"ttnn.{name}", (fused,), results, attrs, f"{like.name}.heads", like.origin), at=like.id)
+    op = Op(op_id, f"ttnn.{name}", (fused,), tuple(plain), attrs, f"{like.name}.heads", like.origin)
+    make_op(graph, op, at=like.id)
+    for split, result in zip(splits, plain, strict=True):
+        if split.keys:
+            permute(graph, like, result, (0, 1, 3, 2), output=split.result)
     drop_dead(graph, [op.id for split in splits for op in split.ops[:-1]])
-
-
-def _plain_result(graph: Graph, like: Op, split: HeadSplit) -> str:
-    """The value that the op computes for a split: its result, or what is then transposed into it."""
-    if not split.keys:
-        return split.result
-    shape = (split.batch, split.heads, split.length, split.size)
-    dtype = graph.value(split.result).dtype
-    value = graph.add_value(Value(graph.fresh_id(f"{split.result}_plain"), shape, dtype, ValueKind.ACTIVATION))
-    permute(graph, like, value.id, (0, 1, 3, 2), output=split.result)
-    return value.id
 
 
 _CUTS = ("ttnn.split", "ttnn.slice")
@@ -149,8 +135,8 @@ def concat_heads(graph: Graph, op: Op) -> int:
     if permuted_dims(op) != (0, 2, 1, 3):
         return 0
     b, h, s, d = graph.value(op.inputs[0]).shape
-    merged = only_use(graph, op.outputs[0])
-    source = produced_by(graph, op.inputs[0], "scaled_dot_product_attention", "matmul", "reshape")
+    merged = graph.only_use(op.outputs[0])
+    source = graph.produced_by(op.inputs[0], "scaled_dot_product_attention", "matmul", "reshape")
     if merged is None or merged.op != "ttnn.reshape" or d % TILE or h == 1 or source is None:
         return 0
     shape = graph.value(merged.outputs[0]).shape
@@ -169,7 +155,7 @@ def split_heads(graph: Graph, cut: Op) -> int:
     """One fused projection cut in Q, K, V, each split into heads -> split_query_key_value_and_split_heads."""
     x = cut.inputs[0]
     thirds = _thirds(graph, x, len(graph.value(x).shape) - 1)
-    readers = [only_use(graph, v) for v in thirds]
+    readers = [graph.only_use(v) for v in thirds]
     found = [head_split(graph, r) for r in readers if r is not None]
     splits = [s for s in found if s is not None and whole_tiles(s)]
     if len(splits) != 3 or splits[1].heads != splits[2].heads:
@@ -187,12 +173,12 @@ def unbind_heads(graph: Graph, turned: Op) -> int:
     """[B, S, 3*H*D] seen as [B, S, 3, H, D], permuted and cut in three -> split_query_key_value_and_split_heads."""
     if permuted_dims(turned) != (2, 0, 3, 1, 4):
         return 0
-    spread = produced_by(graph, turned.inputs[0], "reshape")
+    spread = graph.produced_by(turned.inputs[0], "reshape")
     b, s, three, h, d = graph.value(turned.inputs[0]).shape
     if spread is None or three != 3 or d % TILE or graph.value(spread.inputs[0]).shape != (b, s, 3 * h * d):
         return 0
     thirds = _thirds(graph, turned.outputs[0], 0)
-    ends = [only_use(graph, v) for v in thirds]
+    ends = [graph.only_use(v) for v in thirds]
     if len(ends) != 3 or any(e is None or e.op != "ttnn.reshape" for e in ends):
         return 0
     reshapes = [e for e in ends if e is not None]
@@ -245,7 +231,7 @@ def rotary(graph: Graph, turned: Op) -> int:
     """
     if len(turned.inputs) != 2:
         return 0
-    negated = produced_by(graph, turned.inputs[0], "neg")
+    negated = graph.produced_by(turned.inputs[0], "neg")
     if negated is None:
         return 0
     high, low = _half(graph, negated.inputs[0]), _half(graph, turned.inputs[1])
@@ -254,19 +240,19 @@ def rotary(graph: Graph, turned: Op) -> int:
     x = high[0]
     shape = graph.value(x).shape
     axis = int(turned.attr("dim")) % len(shape)
-    by_sin = only_use(graph, turned.outputs[0])
+    by_sin = graph.only_use(turned.outputs[0])
     if len(shape) != 4 or axis != 3 or shape[3] % (2 * TILE) or shape[2] % TILE:
         return 0
     if by_sin is None or by_sin.op != "ttnn.multiply":
         return 0
-    total = only_use(graph, by_sin.outputs[0])
+    total = graph.only_use(by_sin.outputs[0])
     if total is None or total.op != "ttnn.add" or len(total.inputs) != 2 or len(by_sin.inputs) != 2:
         return 0
-    by_cos = graph.producer(total.inputs[1 - total.inputs.index(by_sin.outputs[0])])
+    by_cos = graph.producer(other_operand(total, by_sin.outputs[0]))
     if by_cos is None or by_cos.op != "ttnn.multiply" or x not in by_cos.inputs or len(by_cos.inputs) != 2:
         return 0
-    cos = by_cos.inputs[1 - by_cos.inputs.index(x)]
-    sin = by_sin.inputs[1 - by_sin.inputs.index(turned.outputs[0])]
+    cos = other_operand(by_cos, x)
+    sin = other_operand(by_sin, turned.outputs[0])
     tables = [graph.value(t).shape for t in (cos, sin)]
     if any(t[-2:] != shape[-2:] or prod(t[:-2]) != 1 for t in tables):
         return 0
@@ -278,7 +264,7 @@ def rotary(graph: Graph, turned: Op) -> int:
 
 def _half(graph: Graph, value_id: str) -> tuple[str, int, Op] | None:
     """(tensor, 0 or 1 for its lower or upper half along the last dim, op) of a slice or split output."""
-    op = produced_by(graph, value_id, "slice", "split")
+    op = graph.produced_by(value_id, "slice", "split")
     if op is None:
         return None
     x = op.inputs[0]

@@ -14,10 +14,8 @@ from optimizer.importers.passes.rewriting import (
     emit,
     fuse,
     is_scalar_op,
-    is_static,
-    only_use,
     origins,
-    produced_by,
+    other_operand,
     reshape,
     rewrites_each,
 )
@@ -29,14 +27,14 @@ from optimizer.ir.vocabulary import opdef
 @rewrites_each("linear-rank", "matmul", "linear")
 def linear_rank(graph: Graph, op: Op) -> int:
     """A matmul by a weight matrix on rows that were flattened for it (Gemm) works on the unflattened ones."""
-    flat = produced_by(graph, op.inputs[0], "reshape")
-    after = only_use(graph, op.outputs[0])
+    flat = graph.produced_by(op.inputs[0], "reshape")
+    after = graph.only_use(op.outputs[0])
     if flat is None or after is None or after.op != "ttnn.reshape" or op.attrs.get("transpose_a"):
         return 0
     if len(graph.value(op.inputs[0]).shape) != 2:
         return 0
     rows = graph.value(flat.inputs[0]).shape
-    static = all(is_static(graph, v) for v in op.inputs[1:])
+    static = all(graph.is_static(v) for v in op.inputs[1:])
     if rows[-1] != graph.value(op.inputs[0]).shape[-1] or not 3 <= len(rows) <= 4 or not static:
         return 0
     wide = emit(graph, op, op.op.removeprefix("ttnn."), [flat.inputs[0], *op.inputs[1:]], op.attrs)
@@ -56,15 +54,15 @@ def linear(graph: Graph, op: Op) -> int:
     """matmul by a weight matrix, plus a row of biases -> linear."""
     if len(op.inputs) != 2:
         return 0
-    following = only_use(graph, op.outputs[0])
+    following = graph.only_use(op.outputs[0])
     weight = graph.value(op.inputs[1])
     if following is None or following.op != "ttnn.add" or len(following.inputs) != 2 or op.attrs.get("activation"):
         return 0
-    if len(weight.shape) != 2 or not is_static(graph, weight.id):
+    if len(weight.shape) != 2 or not graph.is_static(weight.id):
         return 0
-    bias = following.inputs[1 - following.inputs.index(op.outputs[0])]
+    bias = other_operand(following, op.outputs[0])
     shape, full = graph.value(bias).shape, graph.value(op.outputs[0]).shape
-    if not is_static(graph, bias) or prod(shape) != full[-1] or shape[-1] != full[-1] or len(shape) > len(full):
+    if not graph.is_static(bias) or prod(shape) != full[-1] or shape[-1] != full[-1] or len(shape) > len(full):
         return 0
     fuse(graph, following, op, "linear", [*op.inputs, bias], op.attrs, [])
     return 1
@@ -75,7 +73,7 @@ def fuse_activation(graph: Graph, op: Op) -> int:
     """conv, matmul, linear or binary op followed by an activation that only it feeds."""
     x = op.inputs[0]
     source = graph.producer(x)
-    if source is None or only_use(graph, x) is None:
+    if source is None or graph.only_use(x) is None:
         return 0
     row = opdef(source.op)
     activation = op.op.removeprefix("ttnn.")
@@ -106,8 +104,8 @@ def scale_into_weights(graph: Graph, op: Op) -> int:
 def _after(graph: Graph, scale: Op) -> int:
     """product -> scale."""
     for x in scale.inputs:
-        product = produced_by(graph, x, "matmul", "linear")
-        if product is None or only_use(graph, x) is None or not by_weights(graph, product):
+        product = graph.produced_by(x, "matmul", "linear")
+        if product is None or graph.only_use(x) is None or not by_weights(graph, product):
             continue
         if product.attrs.get("activation") or not _scales_columns(graph, scale, x):
             continue
@@ -122,13 +120,13 @@ def _after(graph: Graph, scale: Op) -> int:
 
 def _before(graph: Graph, scale: Op) -> int:
     """scale -> product."""
-    product = only_use(graph, scale.outputs[0])
+    product = graph.only_use(scale.outputs[0])
     if product is None or product.op not in _PRODUCTS or not by_weights(graph, product):
         return 0
     if product.inputs[0] != scale.outputs[0] or product.attrs.get("transpose_a"):
         return 0
     for x in scale.inputs:
-        if is_static(graph, x) or not _scales_columns(graph, scale, x):
+        if graph.is_static(x) or not _scales_columns(graph, scale, x):
             continue
         rows = (-1, 1) if not product.attrs.get("transpose_b") else (1, -1)
         weight = _times(graph, scale, product.inputs[1], x, rows)
@@ -146,16 +144,16 @@ def _scales_columns(graph: Graph, scale: Op, x: str) -> bool:
     shape = graph.value(x).shape
     if len(scale.inputs) != 2 or graph.value(scale.outputs[0]).shape != shape:
         return False
-    other = graph.value(scale.inputs[1 - scale.inputs.index(x)])
+    other = graph.value(other_operand(scale, x))
     per_column = other.shape[-1:] == shape[-1:] and prod(other.shape) == shape[-1]
-    return is_static(graph, other.id) and per_column
+    return graph.is_static(other.id) and per_column
 
 
 def _times(graph: Graph, scale: Op, weight: str, x: str, form: tuple[int, ...]) -> str:
     """Weights times the factor; factors of columns in the given form (-1: their number)."""
     if is_scalar_op(scale, "multiply"):
         return emit(graph, scale, "multiply", [weight], {"scalar": scale.attrs["scalar"]})
-    factor = scale.inputs[1 - scale.inputs.index(x)]
+    factor = other_operand(scale, x)
     count = prod(graph.value(factor).shape)
     row = reshape(graph, scale, factor, tuple(count if size == -1 else size for size in form))
     return emit(graph, scale, "multiply", [weight, row], {})

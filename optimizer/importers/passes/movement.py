@@ -1,15 +1,32 @@
-"""Merge chains of reshapes and permutes; drop those that change nothing."""
+"""Movement: chains of reshapes and permutes are merged; tensors stacked along a new dim, and columns picked out one by
+one, are moved in whole tiles where that can be."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import prod
 
-from optimizer.importers.passes.rewriting import Shape, drop_dead, is_read, is_static, only_use, origins, rewrites_each
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.importers.passes.rewriting import (
+    Pass,
+    Shape,
+    drop_dead,
+    emit,
+    finish,
+    fuse,
+    origins,
+    permute,
+    permuted_dims,
+    reshape,
+    rewrites_each,
+)
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
 from optimizer.ir.view_rules import permute_is_view, reshape_is_view
+from optimizer.layouts.tiling import TILE
 
 Step = tuple[str, Shape]
 """(`reshape`, target shape) or (`permute`, dims)."""
@@ -176,10 +193,8 @@ def merge_movement(graph: Graph, op: Op) -> int:
     return _merge(graph, graph.op(op.id))
 
 
-def _step(op: Op, rank: int) -> Step:
-    if op.op == "ttnn.reshape":
-        return "reshape", tuple(op.attr("shape"))
-    return "permute", tuple(int(d) % rank for d in op.attr("dims"))
+def _step(op: Op) -> Step:
+    return ("reshape", tuple(op.attr("shape"))) if op.op == "ttnn.reshape" else ("permute", permuted_dims(op))
 
 
 def _merge(graph: Graph, last: Op) -> int:
@@ -191,7 +206,7 @@ def _merge(graph: Graph, last: Op) -> int:
         chain.insert(0, above)
     removable = 1
     for op in reversed(chain[:-1]):
-        if only_use(graph, op.outputs[0]) is None:
+        if graph.only_use(op.outputs[0]) is None:
             break
         removable += 1
     for start in range(len(chain)):
@@ -209,7 +224,7 @@ def _merge(graph: Graph, last: Op) -> int:
 def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | None:
     factors = Factors(graph.value(source).shape)
     for op in chain:
-        if not factors.apply(_step(op, len(graph.value(op.inputs[0]).shape))):
+        if not factors.apply(_step(op)):
             return None
     return factors.shortest()
 
@@ -217,7 +232,7 @@ def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | No
 def _moves_less(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Step]) -> bool:
     """Whether as many steps move data less often."""
     shape = graph.value(source).shape
-    now = [_step(op, len(graph.value(op.inputs[0]).shape)) for op in chain]
+    now = [_step(op) for op in chain]
     return len(steps) == len(now) and _moves(shape, steps) < _moves(shape, now)
 
 
@@ -232,25 +247,78 @@ def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Ste
         return 1
     reusable = list(chain)
     current = source
-    value = graph.value(out)
     graph.remove_op(last.id)
     for op in reversed(chain[:-1]):
-        if any(is_read(graph, v) for v in op.outputs):
+        if any(graph.is_read(v) for v in op.outputs):
             break
         graph.remove_op(op.id)
     for index, (kind, argument) in enumerate(steps):
         final = index == len(steps) - 1
         like = reusable[-1] if final else reusable[max(0, len(reusable) - len(steps) + index)]
-        attrs = {"shape": argument} if kind == "reshape" else {"dims": argument}
-        if final:
-            target = out
-        else:
-            shape = graph.value(current).shape
-            shape = argument if kind == "reshape" else tuple(shape[d] for d in argument)
-            kept = ValueKind.PARAMETER if is_static(graph, current) else ValueKind.ACTIVATION
-            target = graph.add_value(Value(graph.fresh_id(f"{like.id}_moved"), shape, value.dtype, kept)).id
-        op_id = graph.fresh_id(like.id)
-        new = replace(like, id=op_id, op=f"ttnn.{kind}", inputs=(current,), outputs=(target,), attrs=attrs)
-        graph.add_op(replace(new, origin=origins(chain)), at=last.id)
-        current = target
+        attrs: dict[str, Attr] = {"shape": argument} if kind == "reshape" else {"dims": argument}
+        target = out if final else graph.fresh_id(f"{like.id}_moved")
+        op = Op(graph.fresh_id(like.id), f"ttnn.{kind}", (current,), (target,), attrs, like.name, origins(chain))
+        current = make_op(graph, op, at=last.id).outputs[0]
     return 1
+
+
+@rewrites_each("stack-rows", "concat")
+def stack_rows(graph: Graph, joined: Op) -> int:
+    """Rows [.., C] that each become [.., 1, C], joined to [.., N, C] -> joined to [.., N*C], then cut into rows.
+
+    One reshape in place of N; C must be whole tiles.
+    """
+    if len(joined.inputs) < 2:
+        return 0
+    shape = graph.value(joined.outputs[0]).shape
+    axis = int(joined.attr("dim")) % len(shape)
+    spreads = [graph.produced_by(v, "reshape") for v in joined.inputs]
+    found = [s for s in spreads if s is not None and _becomes_row(graph, s)]
+    if axis != len(shape) - 2 or len(found) != len(joined.inputs) or shape[-1] % TILE:
+        return 0
+    attrs = {"dim": len(shape) - 2}
+    like = replace(joined, origin=origins([*found, joined]))
+    wide = emit(graph, like, "concat", [s.inputs[0] for s in found], attrs)
+    fuse(graph, joined, joined, "reshape", [wide], {"shape": shape}, found)
+    return 1
+
+
+def _becomes_row(graph: Graph, spread: Op) -> bool:
+    """[.., C] to [.., 1, C], of something to compute and with rows to gather."""
+    before, after = (graph.value(v).shape for v in (spread.inputs[0], spread.outputs[0]))
+    return after == (*before[:-1], 1, before[-1]) and len(before) > 1 and not graph.is_static(spread.inputs[0])
+
+
+@partial(Pass, "pick-columns")
+def pick_columns(graph: Graph) -> int:
+    """Columns [R, 1] of one matrix, each reshaped to [R] -> rows of the transposed matrix, whose reshapes are views."""
+    picked: dict[str, list[tuple[Op, Op]]] = defaultdict(list)
+    for op in graph.ops():
+        after = graph.only_use(op.outputs[0]) if op.op == "ttnn.slice" else None
+        if after is not None and after.op == "ttnn.reshape" and _is_column(graph, op):
+            rows = graph.value(after.inputs[0]).shape[0]
+            if graph.value(after.outputs[0]).shape in ((rows,), (1, rows)):
+                picked[op.inputs[0]].append((op, after))
+    pairs = [(x, columns) for x, columns in picked.items() if len(columns) > 1]
+    return finish(graph, sum(_turn(graph, x, columns) for x, columns in pairs))
+
+
+def _turn(graph: Graph, x: str, columns: list[tuple[Op, Op]]) -> int:
+    turned = permute(graph, columns[0][0], x, (1, 0))
+    rows = graph.value(turned).shape[1]
+    for cut, flat in columns:
+        index = cut.attr("begins")[1]
+        attrs = {"begins": (index, 0), "ends": (index + 1, rows), "steps": (1, 1)}
+        like = replace(cut, origin=origins([cut, flat]))
+        row = emit(graph, like, "slice", [turned], attrs)
+        graph.remove_op(flat.id)
+        reshape(graph, like, row, graph.value(flat.outputs[0]).shape, output=flat.outputs[0])
+        drop_dead(graph, [cut.id])
+    return len(columns)
+
+
+def _is_column(graph: Graph, cut: Op) -> bool:
+    whole: Shape = graph.value(cut.inputs[0]).shape
+    steps = cut.attrs.get("steps") or (1, 1)
+    column = len(whole) == 2 and graph.value(cut.outputs[0]).shape == (whole[0], 1) and whole[1] > 1
+    return column and steps == (1, 1) and not graph.is_static(cut.inputs[0])

@@ -11,16 +11,8 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from optimizer.importers.passes.convolution_parts import added
-from optimizer.importers.passes.convolution_ways import cut, put, weight_rows
-from optimizer.importers.passes.rewriting import (
-    drop_dead,
-    emit,
-    is_static,
-    only_use,
-    produced_by,
-    reshape,
-    rewrites_each,
-)
+from optimizer.importers.passes.convolution_ways import channels_of, cut, put
+from optimizer.importers.passes.rewriting import drop_dead, emit, reshape, rewrites_each
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE
@@ -44,8 +36,7 @@ def cut_convolutions(graph: Graph, op: Op) -> int:
     if not _mixes_all(graph, op) or not within_tiles or sum(e - b for b, e in ranges) > made:
         return 0
     for reader, (first, end) in zip(readers, ranges, strict=True):
-        operands = [op.inputs[0], weight_rows(graph, op, op.inputs[1], first, end)]
-        operands += [cut(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:]]
+        operands = [op.inputs[0], *channels_of(graph, op, first, end)]
         graph.remove_op(reader.id)
         emit(graph, op, "conv2d", operands, {**op.attrs, "out_channels": end - first}, output=reader.outputs[0])
     drop_dead(graph, [op.id])
@@ -54,7 +45,7 @@ def cut_convolutions(graph: Graph, op: Op) -> int:
 
 def _mixes_all(graph: Graph, op: Op) -> bool:
     """Whether all channels of a convolution are mixed, by weights of the model: parts of those are made once."""
-    return opdef(op.op).full_attrs(op)["groups"] == 1 and all(is_static(graph, v) for v in op.inputs[1:])
+    return opdef(op.op).full_attrs(op)["groups"] == 1 and all(graph.is_static(v) for v in op.inputs[1:])
 
 
 def _channels(graph: Graph, op: Op) -> Range | None:
@@ -76,10 +67,10 @@ def _numbers(op: Op, name: str) -> tuple[int, ...]:
 def convolve_parts(graph: Graph, op: Op) -> int:
     """A convolution of single pixels over images side by side -> the sum of one convolution of each."""
     image = op.inputs[0]
-    joined = produced_by(graph, image, "concat")
+    joined = graph.produced_by(image, "concat")
     attrs: dict[str, Any] = opdef(op.op).full_attrs(op)
     of_pixels = attrs["kernel_size"] == (1, 1) and set(attrs["padding"]) == {0}
-    if joined is None or not of_pixels or not _mixes_all(graph, op) or only_use(graph, image) is not op:
+    if joined is None or not of_pixels or not _mixes_all(graph, op) or graph.only_use(image) is not op:
         return 0
     rank, sizes = len(graph.value(image).shape), _sizes(graph, joined.inputs, -1)
     if _dim(joined, rank) != rank - 1 or len(sizes) > MOST_PARTS or not any(size % TILE for size in sizes):
@@ -106,12 +97,12 @@ def _weight_columns(graph: Graph, op: Op, first: int, end: int) -> str:
 def split_joined(graph: Graph, op: Op) -> int:
     """Tensors joined along one dim, then along another, and split again as they were joined first -> each joined by
     itself along the other."""
-    outer = produced_by(graph, op.inputs[0], "concat")
+    outer = graph.produced_by(op.inputs[0], "concat")
     if outer is None:
         return 0
     rank = len(graph.value(op.inputs[0]).shape)
     dim, along = _dim(op, rank), _dim(outer, rank)
-    inner = [produced_by(graph, v, "concat") for v in outer.inputs]
+    inner = [graph.produced_by(v, "concat") for v in outer.inputs]
     parts = [maker.inputs for maker in inner if maker is not None and _dim(maker, rank) == dim]
     if dim == along or len(parts) < len(inner) or any(_sizes(graph, row, dim) != op.attrs["sizes"] for row in parts):
         return 0

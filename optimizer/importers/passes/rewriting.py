@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 
-from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value
-from optimizer.ir.vocabulary import opdef, result_kind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
+from optimizer.ir.vocabulary import opdef
 
 Shape = tuple[int, ...]
 
@@ -39,21 +39,10 @@ def rewrites_each(name: str, *ops: str) -> Callable[[Callable[[Graph, Op], int]]
     return made
 
 
-def is_static(graph: Graph, value_id: str) -> bool:
-    """Whether a value is a weight or constant, or computed from such only."""
-    return graph.is_static(value_id)
-
-
 def by_weights(graph: Graph, product: Op) -> bool:
     """Whether what a product takes beside its first operand is a matrix of weights, and a bias of weights if any."""
     weights = product.inputs[1:]
-    return len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
-
-
-def produced_by(graph: Graph, value_id: str, *names: str) -> Op | None:
-    """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
-    op = graph.producer(value_id)
-    return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+    return len(graph.value(weights[0]).shape) == 2 and all(graph.is_static(v) for v in weights)
 
 
 def is_scalar_op(op: Op, *names: str) -> bool:
@@ -61,17 +50,22 @@ def is_scalar_op(op: Op, *names: str) -> bool:
     return op.op.removeprefix("ttnn.") in names and len(op.inputs) == 1 and op.attrs.get("scalar") is not None
 
 
-def only_use(graph: Graph, value_id: str) -> Op | None:
-    """The op that reads a value, if it is read exactly once and is no graph output."""
-    if graph.consumer_count(value_id) != 1 or graph.is_output(value_id):
-        return None
-    op = graph.consumers(value_id)[0]
-    return op if op.inputs.count(value_id) == 1 else None
+def other_operand(op: Op, value_id: str) -> str:
+    """Of an op of two operands, the one beside this."""
+    return op.inputs[1 - op.inputs.index(value_id)]
 
 
-def is_read(graph: Graph, value_id: str) -> bool:
-    """Whether any op reads a value or the graph returns it."""
-    return graph.consumer_count(value_id) > 0 or graph.is_output(value_id)
+def reduced_dims(graph: Graph, op: Op) -> tuple[int, ...]:
+    """The dims that a reduction is over, counted from the front, in order."""
+    rank = len(graph.value(op.inputs[0]).shape)
+    dim = opdef(op.op).attr(op, "dim")
+    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    return tuple(sorted({int(d) % rank for d in given}))  # type: ignore[arg-type]
+
+
+def permuted_dims(op: Op) -> Shape:
+    """Dims of a permute, counted from the front."""
+    return tuple(int(d) % len(op.attr("dims")) for d in op.attr("dims"))
 
 
 def close(a: float, b: float, tolerance: float = 1e-3) -> bool:
@@ -85,34 +79,17 @@ def origins(ops: Iterable[Op]) -> tuple[str, ...]:
 
 
 def emit(
-    graph: Graph,
-    like: Op,
-    name: str,
-    inputs: Sequence[str],
-    attrs: Mapping[str, Attr],
-    *,
-    output: str | None = None,
-    shape: Shape | None = None,
-    dtype: DType | None = None,
+    graph: Graph, like: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr], *, output: str | None = None
 ) -> str:
     """Add an op beside `like` (same origin and place in the schedule); returns its value.
 
-    `output` names an existing value without producer; `shape` overrides the op's rule (for `nchw.*` ops).
+    `output` names an existing value without producer, or a new one.
     """
-    row = opdef(f"ttnn.{name}") if "." not in name else opdef(name)
-    full = row.name if not row.opaque else name
-    op_id = graph.fresh_id(f"{like.id}_{name.rsplit('.', 1)[-1]}")
-    label = f"{like.name}.{name.rsplit('.', 1)[-1]}{op_id[len(like.id) + 1 + len(name.rsplit('.', 1)[-1]) :]}"
-    op = Op(op_id, full, tuple(inputs), (), dict(attrs), label, like.origin)
-    if shape is None:
-        shape = row.infer_shapes(op, tuple(graph.value(v).shape for v in inputs))[0]
-    if dtype is None:
-        dtype = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in inputs), 1)[0]
-    if output is None:
-        kind = result_kind(graph, full, inputs)
-        output = graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id
-    graph.add_op(replace(op, outputs=(output,)), at=like.id)
-    return output
+    op_id = graph.fresh_id(f"{like.id}_{name}")
+    label = f"{like.name}.{op_id.removeprefix(f'{like.id}_')}"
+    outputs = () if output is None else (output,)
+    op = Op(op_id, f"ttnn.{name}", tuple(inputs), outputs, dict(attrs), label, like.origin)
+    return make_op(graph, op, at=like.id).outputs[0]
 
 
 def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr],
@@ -124,7 +101,7 @@ def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], att
     absorbed_origin = origins([*absorbed, main, root])
     at = root.id
     graph.remove_op(root.id)
-    keep_main = main.id != root.id and any(is_read(graph, v) for v in main.outputs)
+    keep_main = main.id != root.id and any(graph.is_read(v) for v in main.outputs)
     if main.id != root.id and not keep_main:
         graph.remove_op(main.id)
     op_id = graph.fresh_id(main.id) if keep_main else main.id
@@ -144,7 +121,7 @@ def drop_dead(graph: Graph, op_ids: Iterable[str]) -> None:
         if not graph.has_op(op_id):
             continue
         op = graph.op(op_id)
-        if any(is_read(graph, v) for v in op.outputs):
+        if any(graph.is_read(v) for v in op.outputs):
             continue
         feeders = [p.id for v in op.inputs if (p := graph.producer(v)) is not None]
         graph.remove_op(op_id)

@@ -12,9 +12,7 @@ from optimizer.importers.passes.rewriting import (
     finish,
     fuse,
     is_scalar_op,
-    only_use,
     origins,
-    produced_by,
     rewrites_each,
 )
 from optimizer.ir.dtype import DType
@@ -67,8 +65,8 @@ def _reciprocal_root(graph: Graph, op: Op) -> int:
         divisor = op.inputs[0]
     elif op.op == "ttnn.divide" and len(op.inputs) == 2:
         divisor = op.inputs[1]
-    root = produced_by(graph, divisor, "sqrt") if divisor is not None else None
-    if root is None or divisor is None or only_use(graph, divisor) is None:
+    root = graph.produced_by(divisor, "sqrt") if divisor is not None else None
+    if root is None or divisor is None or graph.only_use(divisor) is None:
         return 0
     if op.op != "ttnn.divide":
         fuse(graph, op, root, "rsqrt", root.inputs, {}, [])
@@ -86,7 +84,7 @@ def drop_repeat(graph: Graph, op: Op) -> int:
         return 0
     out = graph.value(op.outputs[0]).shape
     for index, value_id in enumerate(op.inputs):
-        repeat = produced_by(graph, value_id, "repeat")
+        repeat = graph.produced_by(value_id, "repeat")
         if repeat is None:
             continue
         shape = graph.value(repeat.inputs[0]).shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from optimizer.importers.passes.rewriting import Pass, emit, finish, produced_by
+from optimizer.importers.passes.rewriting import Pass, emit, finish
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.padding import exposed
@@ -46,7 +46,7 @@ def with_filled_padding(graph: Graph) -> Graph:
 def unfilled(graph: Graph, op: Op) -> list[tuple[int, float]]:
     """(operand, filling) where an op takes padding for elements that nothing has filled."""
     fill = short_name(FILL)
-    return [(k, value) for k, value in exposed(graph, op) if produced_by(graph, op.inputs[k], fill) is None]
+    return [(k, value) for k, value in exposed(graph, op) if graph.produced_by(op.inputs[k], fill) is None]
 
 
 def _in_bf16(graph: Graph, op: Op, position: int) -> Op:

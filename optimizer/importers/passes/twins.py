@@ -12,8 +12,9 @@ from enum import StrEnum
 from math import prod
 
 from optimizer.importers.passes.rewriting import Shape, permute, reshape
-from optimizer.ir.graph import Attr, Graph, Op, Value
-from optimizer.ir.vocabulary import opdef, result_kind
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.making import make_op
+from optimizer.ir.vocabulary import opdef
 
 
 class Form(StrEnum):
@@ -41,7 +42,11 @@ class Twin:
 
     @property
     def channels(self) -> int:
-        return self.shape[1] if self.form is Form.CHANNELS_SECOND else self.shape[-1]
+        return self.shape[self.channel_dim]
+
+    @property
+    def channel_dim(self) -> int:
+        return 1 if self.form is Form.CHANNELS_SECOND else len(self.shape) - 1
 
     @property
     def channels_last(self) -> Shape:
@@ -136,16 +141,8 @@ Rule = Callable[[Twins, Op], bool]
 def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr]) -> tuple[str, ...]:
     """Replace an op by one that computes new values; its old results have no producer afterwards."""
     graph.remove_op(op.id)
-    row = opdef(name)
-    new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
-    shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
-    dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
-    kind = result_kind(graph, name, inputs)
     ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
-    for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
-        graph.add_value(Value(value_id, shape, dtype, kind))
-    graph.add_op(replace(new, outputs=ids), at=op.id)
-    return ids
+    return make_op(graph, replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=ids), at=op.id).outputs
 
 
 def done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
@@ -153,6 +150,12 @@ def done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
     for value_id, flat in zip(op.outputs, flats, strict=True):
         twins.add(value_id, form, op, flat=flat)
     return True
+
+
+def follow(twins: Twins, op: Op, form: Form, attrs: Mapping[str, Attr] | None = None) -> bool:
+    """Replace an op by the same one on the twin of operand 0, with its own attributes or these; always True."""
+    operands = [twins.flat(op.inputs[0], form, op), *op.inputs[1:]]
+    return done(twins, op, form, put(twins.graph, op, op.op, operands, op.attrs if attrs is None else attrs))
 
 
 def full_attrs(op: Op) -> dict[str, Attr]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, produced_by, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, reduced_dims, reshape
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
 from optimizer.layouts.weight_forms import swells, tile_count
@@ -36,7 +36,7 @@ def _visit(graph: Graph, op: Op) -> int:
     if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
         return 0
     row = opdef(op.op)
-    if row.opaque or not all(is_static(graph, v) for v in op.inputs):
+    if row.opaque or not all(graph.is_static(v) for v in op.inputs):
         return 0
     name = op.op.removeprefix("ttnn.")
     if name in _ELEMENT_WISE:
@@ -54,9 +54,8 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     after, split = min((_tiles(shapes, full, k), k) for k in range(1, len(full)))
     if 2 * after > before:
         return 0
-    matrix = (prod(full[:split]), prod(full[split:]))
     operands = [_matrix(graph, op, v, s, full, split) for v, s in zip(op.inputs, shapes, strict=True)]
-    _replace(graph, op, operands, op.attrs, matrix)
+    _replace(graph, op, operands, op.attrs)
     return 1
 
 
@@ -89,7 +88,7 @@ def _matrix(graph: Graph, op: Op, value_id: str, shape: Shape, full: Shape, spli
 
 def _reshaped(graph: Graph, op: Op, value_id: str, shape: Shape) -> str:
     """A reshape of what other reshapes were made from."""
-    while (maker := produced_by(graph, value_id, "reshape")) is not None:
+    while (maker := graph.produced_by(value_id, "reshape")) is not None:
         value_id = maker.inputs[0]
     return reshape(graph, op, value_id, shape)
 
@@ -97,31 +96,25 @@ def _reshaped(graph: Graph, op: Op, value_id: str, shape: Shape) -> str:
 def _reduction(graph: Graph, op: Op) -> int:
     """A reduction over all leading or all trailing dims: over the rows or the columns of a matrix."""
     shape = graph.value(op.inputs[0]).shape
-    given = opdef(op.op).attr(op, "dim")
-    dims = range(len(shape)) if given is None else (given,) if isinstance(given, int) else given
-    reduced = sorted({int(d) % len(shape) for d in dims})  # type: ignore[arg-type, union-attr]
+    reduced = reduced_dims(graph, op)
     count = len(reduced)
-    if reduced == list(range(len(shape) - count, len(shape))) and count < len(shape):
+    if reduced == tuple(range(len(shape) - count, len(shape))) and count < len(shape):
         split, axis = len(shape) - count, 1
-    elif reduced == list(range(count)) and count < len(shape):
+    elif reduced == tuple(range(count)) and count < len(shape):
         split, axis = count, 0
     else:
         return 0
     matrix = (prod(shape[:split]), prod(shape[split:]))
     if 2 * tile_count(matrix) > tile_count(shape):
         return 0
-    result = (matrix[0], 1) if axis else (1, matrix[1])
     attrs = {**op.attrs, "dim": (axis,), "keepdim": True}
-    _replace(graph, op, [_reshaped(graph, op, op.inputs[0], matrix)], attrs, result)
+    _replace(graph, op, [_reshaped(graph, op, op.inputs[0], matrix)], attrs)
     return 1
 
 
-def _replace(graph: Graph, op: Op, operands: list[str], attrs: Mapping[str, Attr], matrix: Shape) -> None:
+def _replace(graph: Graph, op: Op, operands: list[str], attrs: Mapping[str, Attr]) -> None:
     """Put the op on matrices in the place of `op`, and a reshape after it that gives the result its old shape."""
-    dtype = graph.value(op.outputs[0]).dtype
-    name = op.op.removeprefix("ttnn.")
-    result = emit(graph, op, name, operands, attrs, shape=matrix, dtype=dtype)
-    shape = graph.value(op.outputs[0]).shape
-    back = emit(graph, op, "reshape", [result], {"shape": shape}, shape=shape)
+    result = emit(graph, op, op.op.removeprefix("ttnn."), operands, attrs)
+    back = emit(graph, op, "reshape", [result], {"shape": graph.value(op.outputs[0]).shape})
     graph.replace_uses(op.outputs[0], back)
     graph.remove_op(op.id)
