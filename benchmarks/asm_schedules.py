@@ -3,7 +3,7 @@
     python benchmarks/asm_schedules.py [--mutants N | --no-mutations]
 
 Each kernel is built as it is written and scheduled, and run in the interpreter on random data. `cycles` are those of
-its first wave by the model in `optimizer/kernels/amdgpu/scheduling` (`latencies.py` and `machine.py` say what it knows,
+its first wave by the model in `optimizer/kernels/amdgpu/scheduling` (`machine.py` says what it knows,
 and from where); `memory` is how many of them are spent in s_waitcnt. `distance` is how many instructions, and how many
 cycles, are between a load and the wait for it, the mean over all loads executed. `counted` are waits that leave
 something outstanding, of all. `mutants`: texts of the scheduled kernel with one wait, one counter or one nop removed or
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from asm_kernel_cases import SCHEDULED, WRITTEN, Case, cases, gemm_case
-from gfx942.cycles import first_wave
+from gfx942.cycles import FinishedMachine, first_wave
 from gfx942.library.gemm_shape import GemmShape
 from gfx942.llvm import require_llvm
 from gfx942.mutations import mutations
@@ -33,7 +33,6 @@ from optimizer.errors import InputError
 from optimizer.kernels.amdgpu.operands import WaitCount
 from optimizer.kernels.amdgpu.pipeline import Assembly, AssemblyOptions, build
 from optimizer.kernels.amdgpu.program_json import read_cases
-from optimizer.kernels.amdgpu.scheduling.machine import Machine
 from optimizer.kernels.amdgpu.scheduling.occupancy import occupancy
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 
@@ -59,7 +58,7 @@ class Measured:
     """One form of a kernel."""
 
     assembly: Assembly
-    machine: Machine
+    machine: FinishedMachine
     waves: int
 
     @property
@@ -130,7 +129,7 @@ def _published() -> str:
             found = [build(program, AssemblyOptions(schedule=scheduled)) for scheduled in (False, True)]
         except InputError:
             continue  # a fragment, which reads what nothing defines
-        cycles = [Machine(finished=True).run(item for _, item in assembly.program.instructions) for assembly in found]
+        cycles = [FinishedMachine().run(item for _, item in assembly.program.instructions) for assembly in found]
         totals, built = [totals[0] + cycles[0], totals[1] + cycles[1]], built + 1
         faster += cycles[1] < cycles[0]
     found = f"published cases: {built} of {len(programs)} are programs"

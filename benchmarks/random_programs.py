@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from optimizer.kernels.amdgpu.builder import KernelBuilder
+from gfx942.builder import KernelBuilder
+
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import PhysicalReg, RegOperand, RegRange, VirtualReg
 

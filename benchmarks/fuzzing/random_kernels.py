@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from gfx942.builder import KernelBuilder
 
 from fuzzing.commands import payload_of, run_command
 from fuzzing.harness import Case
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.ir import Argument, Launch, Program
 from optimizer.kernels.amdgpu.operands import EXEC, FILE_SIZES, VCC, RegOperand, RegRange
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.regalloc.eviction import evicting_scan
-from optimizer.regalloc.exact import Answer, exact_search
 from optimizer.regalloc.intervals import LiveInterval, pressure
 from optimizer.regalloc.linear_scan import AllocationFailure, Hints, large_first, linear_scan, long_first
+from optimizer.regalloc.search import Answer, evicting_scan, exact_search
 
 EVICTION_WORK = 60_000
 """Comparisons of point sets per register count; a comparison takes well under a microsecond."""

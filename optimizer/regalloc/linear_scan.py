@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.process.work_limit import spend
-from optimizer.regalloc.intervals import LiveInterval
-from optimizer.regalloc.register_file import RegisterFile, Timeline
+from optimizer.regalloc.intervals import LiveInterval, RegisterFile, Timeline
 
 _INTERVALS_PER_STEP = 4096
 """Whose points, as bit sets, take as long as an interval of its own."""
@@ -50,8 +49,8 @@ class Hint:
     shift: int = 0
 
 
-Hints = Mapping[int, Sequence[int | Hint]]
-"""Interval -> intervals whose register it takes if that is free (moves that would vanish)."""
+Hints = Mapping[int, Sequence[Hint]]
+"""Interval -> wishes, which come true where the register is free (moves that would vanish); earlier ones first."""
 Order = Callable[[LiveInterval], Any]
 
 
@@ -77,10 +76,7 @@ def linear_scan(
     hints: Hints | None = None,
     order: Order = by_start,
 ) -> dict[int, int] | AllocationFailure:
-    """Interval -> first register, or the first interval that does not fit.
-
-    `hints`: interval -> intervals whose register it takes if that is free; earlier ones are preferred.
-    """
+    """Interval -> first register, or the first interval that does not fit."""
     ordered = sorted(intervals, key=order)
     spend(len(ordered) * (1 + len(ordered) // _INTERVALS_PER_STEP))
     file = RegisterFile(Timeline(ordered), capacity, reserved)
@@ -94,7 +90,8 @@ def linear_scan(
     for interval in ordered:
         if interval.fixed is not None:
             continue
-        wanted = _wanted((hints or {}).get(interval.id, ()), assigned)
+        wishes = (hints or {}).get(interval.id, ())
+        wanted = [assigned[wish.interval] + wish.shift for wish in wishes if wish.interval in assigned]
         register = next((r for r in wanted if file.is_free(interval, r)), None)
         if register is None:
             register = file.lowest_free(interval)
@@ -103,15 +100,6 @@ def linear_scan(
         file.place(interval, register)
         assigned[interval.id] = register
     return assigned
-
-
-def _wanted(hints: Sequence[int | Hint], assigned: Mapping[int, int]) -> list[int]:
-    found = []
-    for hint in hints:
-        hint = Hint(hint) if isinstance(hint, int) else hint
-        if hint.interval in assigned:
-            found.append(assigned[hint.interval] + hint.shift)
-    return found
 
 
 def _failure(

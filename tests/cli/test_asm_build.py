@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gfx942.builder import KernelBuilder
 
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.ir import Argument, Launch
 from optimizer.kernels.amdgpu.program_json import program_json
 from optimizer.kernels.amdgpu.text import text_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from optimizer.errors import StateError
 from optimizer.regalloc.intervals import LiveInterval, pressure, union
-from optimizer.regalloc.linear_scan import AllocationFailure, linear_scan
+from optimizer.regalloc.linear_scan import AllocationFailure, Hint, linear_scan
 from optimizer.regalloc.union_find import UnionFind
 
 
@@ -62,7 +62,7 @@ def test_fixed_registers_are_kept_free_for_their_value() -> None:
 
 def test_a_hint_is_followed_where_it_is_free() -> None:
     source, other, copy = LiveInterval(0, ((0, 4),)), LiveInterval(1, ((0, 9),)), LiveInterval(2, ((4, 8),))
-    assert allocated([source, other, copy], 3, hints={2: (1, 0)})[2] == 0
+    assert allocated([source, other, copy], 3, hints={2: (Hint(1), Hint(0))})[2] == 0
 
 
 def test_failure_names_the_value_and_what_is_in_its_way_longest_first() -> None:

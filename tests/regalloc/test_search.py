@@ -7,11 +7,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.regalloc.eviction import evicting_scan
-from optimizer.regalloc.exact import Answer, exact_search
 from optimizer.regalloc.fewest import fewest_registers, peak_bound
 from optimizer.regalloc.intervals import LiveInterval, pressure, union
 from optimizer.regalloc.linear_scan import AllocationFailure, Hint, linear_scan
+from optimizer.regalloc.search import Answer, evicting_scan, exact_search
 from tests.samples import examples
 
 Placement = dict[int, int]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gfx942.builder import KernelBuilder
+from gfx942.expr import ExpressionEmitter, floor_div, mod
 from gfx942.library.kernel import (
     WAVE,
     LibraryKernel,
@@ -11,8 +13,6 @@ from gfx942.library.kernel import (
     masked_offset,
 )
 from optimizer.errors import OptionError
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
 from optimizer.kernels.amdgpu.ir import Argument
 
 TILE = 16

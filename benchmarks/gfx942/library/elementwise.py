@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gfx942.builder import KernelBuilder
+from gfx942.expr import ExpressionEmitter
 from gfx942.library.kernel import LibraryKernel, buffer_descriptor, check_buffer, launch_of
 from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.abi import KERNARG
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter
 from optimizer.kernels.amdgpu.ir import Argument
 
 THREADS = 256

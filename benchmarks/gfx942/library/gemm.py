@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gfx942.builder import KernelBuilder
+from gfx942.expr import ExpressionEmitter, floor_div, mod
 from gfx942.library.gemm_shape import TILE, GemmShape
 from gfx942.library.kernel import (
     WAVE,
@@ -24,8 +26,6 @@ from gfx942.library.kernel import (
     masked_offset,
 )
 from optimizer.kernels.amdgpu.abi import KERNARG
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
 from optimizer.kernels.amdgpu.ir import Argument
 from optimizer.kernels.amdgpu.operands import RegRange
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gfx942.builder import KernelBuilder
+from gfx942.expr import ExpressionEmitter
 from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.abi import KERNARG
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter
 from optimizer.kernels.amdgpu.ir import Argument, Launch, Program
 from optimizer.kernels.amdgpu.operands import VCC, RegRange
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gfx942.builder import KernelBuilder
+from gfx942.expr import ExpressionEmitter
 from gfx942.library.kernel import LibraryKernel, buffer_descriptor, check_buffer, launch_of
 from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.abi import THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter
 from optimizer.kernels.amdgpu.ir import Argument
 from optimizer.kernels.amdgpu.operands import EXEC, OFF, VCC
 

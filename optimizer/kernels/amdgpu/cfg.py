@@ -15,23 +15,11 @@ from optimizer.process.work_limit import spend
 from optimizer.regalloc.flow import FlowGraph
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Items `start`..`end - 1` of the body: entered at the top, left at the bottom."""
-
-    start: int
-    end: int
-
-    @property
-    def items(self) -> range:
-        return range(self.start, self.end)
-
-
 @dataclass(frozen=True)
 class ControlFlowGraph:
-    """Blocks in textual order; block 0 is the entry."""
+    """Basic blocks, as places of the body, in textual order; block 0 is the entry."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[range, ...]
     flow: FlowGraph
     block_of: tuple[int, ...]
     """Block of each item."""
@@ -40,6 +28,13 @@ class ControlFlowGraph:
     def order(self) -> tuple[int, ...]:
         """Reachable blocks in reverse postorder, then the others as they stand."""
         return (*self.flow.order, *(b for b in range(len(self.blocks)) if b not in self.flow.reachable))
+
+    def dominates(self, a: int, b: int) -> bool:
+        """Whether every way to item `b` passes item `a` before."""
+        first, second = self.block_of[a], self.block_of[b]
+        if first == second:
+            return a < b
+        return second in self.flow.reachable and self.flow.dominates(first, second)
 
     def reaching[S: (int, frozenset[Any])](self, nothing: S, leaving: Callable[[int, S], S]) -> list[S]:
         """What comes to the entry of each block: all that `leaving` says of the blocks before it, until it settles."""
@@ -77,7 +72,7 @@ class ControlFlowGraph:
                     before.append(known)
                 state = join(before)
                 if state != known:
-                    spend(len(self.blocks[b].items) + 1)
+                    spend(len(self.blocks[b]) + 1)
                     entry[b] = state
                     leaving[b], found[b] = through(b, state)
                     pending.update(self.flow.successors[b])
@@ -105,11 +100,11 @@ def build_cfg(program: Program) -> ControlFlowGraph:
         elif _leaves(item):
             starts.add(i + 1)
     bounds = [*sorted(s for s in starts if s < len(body)), len(body)]
-    blocks = tuple(Block(a, b) for a, b in pairwise(bounds)) or (Block(0, 0),)
-    block_of = tuple(n for n, block in enumerate(blocks) for _ in block.items)
+    blocks = tuple(range(a, b) for a, b in pairwise(bounds)) or (range(0),)
+    block_of = tuple(n for n, block in enumerate(blocks) for _ in block)
     successors = []
     for n, block in enumerate(blocks):
-        last = body[block.end - 1] if block.items else None
+        last = body[block.stop - 1] if block else None
         after: list[int] = []
         if _falls_through(last) and n + 1 < len(blocks):
             after.append(n + 1)
@@ -117,7 +112,7 @@ def build_cfg(program: Program) -> ControlFlowGraph:
             if last.target not in labels:
                 raise ControlFlowError(
                     f"{last.name} leads to label '{last.target}', which is nowhere",
-                    node=program.where(block.end - 1),
+                    node=program.where(block.stop - 1),
                     alternatives=sorted(labels),
                 )
             after.append(block_of[labels[last.target]])

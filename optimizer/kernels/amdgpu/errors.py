@@ -3,7 +3,6 @@
 InputError
 |-- OpcodeError        a mnemonic that the processor does not have
 |-- OperandError       an operand that its instruction cannot take
-|-- ExpressionError    an expression without instructions: no bounds, more than 32 bits, division by a symbol
 |-- ControlFlowError   a branch to nowhere, a label twice
 `-- SsaError           a register used before its definition, or defined twice
 InfeasibleError
@@ -28,12 +27,6 @@ class OperandError(InputError):
     """An operand of the wrong kind, width, alignment, range or position."""
 
     code = "bad-operand"
-
-
-class ExpressionError(InputError):
-    """An integer expression that no instructions compute, or whose value may not fit 32 bits."""
-
-    code = "bad-expression"
 
 
 class ControlFlowError(InputError):

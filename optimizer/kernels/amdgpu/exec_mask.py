@@ -48,7 +48,7 @@ def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
             state = all(_leaving(program, cfg, p, found, saved) for p in cfg.flow.predecessors[b]) if b else True
             entry[b] = entry[b] and state
             state = entry[b]
-            for place in cfg.blocks[b].items:
+            for place in cfg.blocks[b]:
                 if found[place] and not state:
                     found[place], changed = False, True
                 state = _after(program, place, state, saved)
@@ -56,7 +56,7 @@ def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
 
 
 def _leaving(program: Program, cfg: ControlFlowGraph, block: int, found: list[bool], saved: frozenset[Operand]) -> bool:
-    items = cfg.blocks[block].items
+    items = cfg.blocks[block]
     return _after(program, items[-1], found[items[-1]], saved) if items else True
 
 
@@ -117,7 +117,7 @@ def _read_under_wider_masks(
     def through(b: int, wider: int, looping: int) -> tuple[int, int]:
         """Read under a wider mask in a block; defined under a narrower mask than the one at its end."""
         read = 0
-        for place, item in program.at(cfg.blocks[b].items):
+        for place, item in program.at(cfg.blocks[b]):
             all_lanes = not opcode(item.name).is_vector and not full[place]
             read |= word(item.used) & (looping if all_lanes else wider)
             wider &= ~word(item.defined)
@@ -125,7 +125,7 @@ def _read_under_wider_masks(
                 wider |= looping
         return read, wider
 
-    made = [word(r for _, i in program.at(block.items) for r in i.defined) for block in cfg.blocks]
+    made = [word(r for _, i in program.at(block) for r in i.defined) for block in cfg.blocks]
     arriving = cfg.reaching(0, lambda b, bits: bits | made[b])
     looping = 0
     for b in cfg.order:
@@ -154,7 +154,7 @@ def _may_be_defined(
 
     def defined_behind(b: int, before: frozenset[Register]) -> frozenset[Register]:
         state = {*before, *given}
-        for place, item in program.at(cfg.blocks[b].items):
+        for place, item in program.at(cfg.blocks[b]):
             defined = several.intersection(item.defined)
             if place in places:
                 found[place] = frozenset(defined & state)

@@ -130,6 +130,13 @@ class Program:
         found = {r for _, i in self.instructions for r in (*i.defined, *i.used) if isinstance(r, VirtualReg)}
         return tuple(sorted(found))
 
+    @cached_property
+    def single_definitions(self) -> set[VirtualReg]:
+        """Registers defined once and not prescribed."""
+        prescribed = {r for r, _ in self.precolored}
+        once = {r for r, n in self.definitions.items() if n == 1 and isinstance(r, VirtualReg)}
+        return once - prescribed
+
     def capacity(self, file: str) -> int:
         """Registers of a class that may be taken."""
         return {"v": self.max_vgprs, "s": self.max_sgprs, "a": self.max_agprs}[file]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from enum import Enum
 
 from optimizer.kernels.amdgpu.errors import OperandError
 
@@ -24,26 +23,15 @@ INLINE_F32 = frozenset(struct.unpack("<I", struct.pack("<f", x))[0] for x in _IN
 INLINE_F16 = frozenset(struct.unpack("<H", struct.pack("<e", x))[0] for x in _INLINE_FLOATS) | {0x3118}
 
 FILE_SIZES = {"v": 256, "s": 102, "a": 256}
-"""Registers of each file that a kernel can name."""
-
-
-class RegClass(Enum):
-    """Register files. VGPR and AGPR have 256 registers of 64 lanes each, SGPR has 102 scalars."""
-
-    VGPR = "v"
-    SGPR = "s"
-    AGPR = "a"
+"""Registers of each file that a kernel can name: VGPRs, SGPRs, AGPRs."""
+FILES = tuple(FILE_SIZES)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Reg:
     file: str
-    """Letter of the register class; a plain letter keeps registers orderable."""
+    """Letter of the register class."""
     number: int
-
-    @property
-    def reg_class(self) -> RegClass:
-        return RegClass(self.file)
 
 
 class VirtualReg(_Reg):
@@ -87,8 +75,8 @@ class RegRange:
             object.__setattr__(self, "alignment", 1)
 
     @property
-    def reg_class(self) -> RegClass:
-        return self.base.reg_class
+    def file(self) -> str:
+        return self.base.file
 
     def component(self, index: int) -> Register:
         """Register `index` of the range, alone."""

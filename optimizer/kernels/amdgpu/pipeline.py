@@ -20,28 +20,25 @@ from optimizer.errors import LimitError, OptionError
 from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.emit import WAVE, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.errors import AllocationError
+from optimizer.kernels.amdgpu.instruction_edits import substitute_registers
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import FILE_SIZES
-from optimizer.kernels.amdgpu.passes import Pass
-from optimizer.kernels.amdgpu.passes.commute_literals import commute_literals
-from optimizer.kernels.amdgpu.passes.end_program import end_program
-from optimizer.kernels.amdgpu.passes.expand_control import expand_control
-from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
-from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
-from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
+from optimizer.kernels.amdgpu.passes.combining import (
+    FUSIONS,
+    commute_literals,
+    fuse,
+    init_accumulators,
+    remove_dead_code,
+)
+from optimizer.kernels.amdgpu.passes.expansion import end_program, expand_control, expand_pseudos
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
-from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
-from optimizer.kernels.amdgpu.passes.pipeline_loops import SHAPES, pipeline_loops
-from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
-from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
-from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
-from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
-from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
+from optimizer.kernels.amdgpu.passes.loops import SHAPES, pipeline_loops, rotate_loops
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards, refresh_vccz
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation, log_failure
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
+from optimizer.kernels.amdgpu.scheduling.list_schedule import Limits, schedule_blocks
 from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupancy, register_limits
-from optimizer.kernels.amdgpu.scheduling.pressure import Limits
 from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
 from optimizer.process.work_limit import bounded, spend
@@ -93,6 +90,15 @@ class Assembly:
     allocation: Allocation
     footprint: Footprint
     warnings: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A rewrite of a program."""
+
+    name: str
+    """As logs and observers call it."""
+    apply: Callable[[Program], Program]
 
 
 def _run(steps: Iterable[Pass], program: Program, tell: Observer) -> Program:

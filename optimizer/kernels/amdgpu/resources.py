@@ -7,7 +7,7 @@ from functools import lru_cache
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, Special, registers
+from optimizer.kernels.amdgpu.operands import Operand, Register, Special, registers
 
 Resource = Register | str
 """A single register, or a part of a special one: vcc_lo, vcc_hi, exec_lo, exec_hi, m0, scc."""
@@ -52,8 +52,3 @@ def is_scalar(resource: Resource) -> bool:
 def writes_exec(instruction: Instruction) -> bool:
     """Whether it changes the exec mask."""
     return not EXEC_PARTS.isdisjoint(written_resources(instruction))
-
-
-def is_physical(operand: Operand) -> bool:
-    base = operand.base if isinstance(operand, RegRange) else operand
-    return isinstance(base, PhysicalReg)

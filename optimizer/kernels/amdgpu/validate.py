@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.errors import OperandError, SsaError
@@ -15,7 +15,6 @@ from optimizer.kernels.amdgpu.operands import (
     MemOffset,
     Operand,
     PhysicalReg,
-    RegClass,
     Register,
     RegRange,
     Special,
@@ -24,7 +23,7 @@ from optimizer.kernels.amdgpu.operands import (
     registers,
     width,
 )
-from optimizer.kernels.amdgpu.special_registers import check_special_registers
+from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.regalloc.flow import defined_on_every_way
 
 WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
@@ -38,7 +37,7 @@ def validate(program: Program) -> Program:
     """
     for place, instruction in program.instructions:
         check_operands(instruction, program.where(place))
-    check_special_registers(program, validate_ssa(program))
+    _check_special_registers(program, validate_ssa(program))
     return program
 
 
@@ -94,28 +93,66 @@ def may_redefine(program: Program, instruction: Instruction, register: VirtualRe
 
 
 def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, list[int]]) -> None:
-    """Forward dataflow: which registers are defined on every way to a place."""
-    number = {register: n for n, register in enumerate(sorted(defs))}
-    given = {register for register, _ in program.precolored if register not in defs}
-    made = []
-    for block in cfg.blocks:
-        defined = {r for _, item in program.at(block.items) for r in _virtual(item.defined)}
-        made.append(sum(1 << number[r] for r in defined))
+    given = {register for register, _ in program.precolored}
+    never = {r for _, item in program.instructions for r in _virtual(item.used)} - defs.keys() - given
+    bit: dict[Resource, int] = {r: 1 << n for n, r in enumerate((*sorted(defs), *sorted(never)))}
+    for place, item, missing in _undefined(program, cfg, bit, lambda i: i.used, lambda i: i.defined):
+        register = next(r for r in _virtual(item.used) if bit.get(r, 0) & missing)
+        if register in never:
+            raise SsaError(f"{register} is used, but nothing defines it", node=program.where(place))
+        where = ", ".join(map(program.spot, defs[register]))
+        raise SsaError(
+            f"{register} is used where its definition (at {where}) does not dominate", node=program.where(place)
+        )
+
+
+_SPECIAL = {
+    "scc": ("s_cmp_lg_u32", "s_and_b64", "another scalar instruction that sets it"),
+    "vcc_lo": ("v_cmp_lt_u32 vcc", "s_mov_b64 vcc"),
+    "vcc_hi": ("v_cmp_lt_u32 vcc", "s_mov_b64 vcc"),
+    "m0": ("s_mov_b32 m0",),
+}
+"""Special registers that hold nothing at entry, and what may define them; exec is defined: the lanes that the wave has.
+Source: LLVM's AMDGPU usage guide, "Initial Kernel Execution State", which names exec, flat_scratch and the registers
+that the descriptor asks for, and nothing else."""
+
+
+def _check_special_registers(program: Program, cfg: ControlFlowGraph) -> None:
+    """SsaError names the first instruction that, on some way, reads a special register before any definition."""
+    bit: dict[Resource, int] = {name: 1 << n for n, name in enumerate(_SPECIAL)}
+    for place, _, missing in _undefined(program, cfg, bit, read_resources, written_resources):
+        name = next(name for name in _SPECIAL if missing & bit[name])
+        somewhere = any(name in written_resources(item) for _, item in program.instructions)
+        said = "there is a way to it without any definition" if somewhere else "nothing defines it"
+        raise SsaError(
+            f"{name} is used, but {said}; it holds nothing at entry",
+            node=program.where(place),
+            alternatives=_SPECIAL[name],
+        )
+
+
+_Resources = Callable[[Instruction], Iterable[Resource]]
+
+
+def _undefined(
+    program: Program, cfg: ControlFlowGraph, bit: Mapping[Resource, int], read: _Resources, written: _Resources
+) -> Iterator[tuple[int, Instruction, int]]:
+    """Instructions that, on some way to them, read what nothing has defined, and the bits of what that is."""
+
+    def word(found: Iterable[Resource]) -> int:
+        bits = 0
+        for resource in found:
+            bits |= bit.get(resource, 0)
+        return bits
+
+    made = [word(r for _, item in program.at(block) for r in written(item)) for block in cfg.blocks]
     ready = defined_on_every_way(cfg.flow, made)
     for b in cfg.flow.order:
         bits = ready[b]
-        for place, item in program.at(cfg.blocks[b].items):
-            for register in _virtual(item.used):
-                if register not in number and register not in given:
-                    raise SsaError(f"{register} is used, but nothing defines it", node=program.where(place))
-                if register in number and not bits >> number[register] & 1:
-                    where = ", ".join(map(program.spot, defs[register]))
-                    raise SsaError(
-                        f"{register} is used where its definition (at {where}) does not dominate",
-                        node=program.where(place),
-                    )
-            for register in _virtual(item.defined):
-                bits |= 1 << number[register]
+        for place, item in program.at(cfg.blocks[b]):
+            if missing := word(read(item)) & ~bits:
+                yield place, item, missing
+            bits |= word(written(item))
 
 
 def _virtual(found: Iterable[Register]) -> Iterator[VirtualReg]:
@@ -191,7 +228,7 @@ _CLASSES = {
 def _check_operand(known: Opcode, operand: Operand, spec: OperandSpec, place: str, written: bool = False) -> None:
     wanted = 2 if spec.kind == "m" else spec.width
     if isinstance(operand, VirtualReg | PhysicalReg | RegRange):
-        good = operand.reg_class.value in _CLASSES[spec.kind]
+        good = operand.file in _CLASSES[spec.kind]
         if spec.kind == "G":
             good = good and width(operand) in (1, 2)
         elif good and width(operand) != wanted:
@@ -226,7 +263,7 @@ def _check_alignment(operand: VirtualReg | PhysicalReg | RegRange, place: str) -
         raise OperandError(f"gfx942 has no {last}: {limit} registers of that file", node=place, limit=limit)
     if not isinstance(operand, RegRange) or operand.count == 1:
         return
-    needed = required_alignment(operand.reg_class, operand.count)
+    needed = required_alignment(operand.file, operand.count)
     if isinstance(operand.base, PhysicalReg):
         if operand.base.number % needed:
             raise OperandError(f"{operand} does not begin at a multiple of {needed}", node=place, limit=needed)
@@ -234,11 +271,11 @@ def _check_alignment(operand: VirtualReg | PhysicalReg | RegRange, place: str) -
         raise OperandError(f"{operand} needs alignment {needed}", node=place, limit=needed)
 
 
-def required_alignment(reg_class: RegClass, count: int) -> int:
+def required_alignment(file: str, count: int) -> int:
     """What gfx942 asks of the first register of a range."""
     if count == 1:
         return 1
-    return 4 if reg_class is RegClass.SGPR and count > 2 else 2
+    return 4 if file == "s" and count > 2 else 2
 
 
 def _check_offset(known: Opcode, operand: Operand, place: str) -> None:

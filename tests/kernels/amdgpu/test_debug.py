@@ -7,12 +7,12 @@ import logging
 from pathlib import Path
 
 import pytest
+from gfx942.builder import KernelBuilder
+from gfx942.expr.emitter import ExpressionEmitter
 
 from optimizer.cli import main
 from optimizer.kernels.amdgpu.abi import THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.debug import VARIABLES, say
-from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.text import parse, text_of
 

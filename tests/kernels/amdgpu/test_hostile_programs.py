@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from gfx942.expr.emitter import floor_div, mod
+from gfx942.expr.errors import ExpressionError
 
 from optimizer.errors import FormatError, InputError, LimitError
 from optimizer.kernels.amdgpu.emit import kernel_text
-from optimizer.kernels.amdgpu.errors import ExpressionError
-from optimizer.kernels.amdgpu.expr.emitter import floor_div, mod
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.program_json import read_cases, read_program

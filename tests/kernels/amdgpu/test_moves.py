@@ -13,8 +13,8 @@ from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.check_allocation import violations
+from optimizer.kernels.amdgpu.registers.compaction import Stretches
 from optimizer.kernels.amdgpu.registers.liveness import analyse
-from optimizer.kernels.amdgpu.registers.split_allocation import Stretches
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.validate import validate
 
@@ -110,7 +110,7 @@ def test_stretches_hold_every_item_once_and_blocks_join_in_the_same_registers() 
     cfg = liveness.cfg
     for b, block in enumerate(cfg.blocks):
         for after in cfg.flow.successors[b]:
-            here, there = homes[liveness.rank[block.end - 1]], homes[liveness.rank[cfg.blocks[after].start]]
+            here, there = homes[liveness.rank[block.stop - 1]], homes[liveness.rank[cfg.blocks[after].start]]
             live = [r for r in liveness.live_in(after) if isinstance(r, VirtualReg) and r.file == "v"]
             assert [here[r] for r in live] == [there[r] for r in live]
 

@@ -11,10 +11,10 @@ import pytest
 from gfx942.llvm import find_llvm
 
 from optimizer.kernels.amdgpu.emit import item_lines
+from optimizer.kernels.amdgpu.instruction_edits import substitute_registers
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
+from optimizer.kernels.amdgpu.passes.expansion import expand_pseudos
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
-from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build, virtual_passes
 from optimizer.kernels.amdgpu.program_json import read_cases
 from optimizer.kernels.amdgpu.text import instruction_text, parse_operand

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gfx942.builder import KernelBuilder
 from gfx942.llvm import find_llvm, require_llvm
 from gfx942.mutations import mutations
 
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.errors import AllocationError, OperandError, SsaError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Launch, Program
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build

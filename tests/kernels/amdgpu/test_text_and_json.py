@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from gfx942.builder import KernelBuilder
 
 from optimizer.errors import FormatError
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
-from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Launch, Program
 from optimizer.kernels.amdgpu.operands import OFF, VCC

@@ -82,7 +82,7 @@ class _Tickets:
         """What may be outstanding behind a block, and the waits that it needs."""
         state = dict(entry)
         found: dict[int, Waits] = {}
-        for place, item in self.program.at(self.cfg.blocks[b].items):
+        for place, item in self.program.at(self.cfg.blocks[b]):
             needed = self._needed(place, item, state)
             if needed:
                 found[place] = needed
@@ -179,7 +179,7 @@ def _loads_of_data(program: Program, cfg: ControlFlowGraph) -> frozenset[int]:
     found: set[int] = set()
 
     def moved_behind(b: int, moved: int) -> int:
-        for place, item in program.at(cfg.blocks[b].items):
+        for place, item in program.at(cfg.blocks[b]):
             if opcode(item.name).category is Category.SMEM and item.uses and (moved or item.uses[0] != KERNARG):
                 found.add(place)
             moved = moved or not _ARGUMENTS.isdisjoint(written_resources(item))
@@ -201,7 +201,7 @@ def _accesses_behind_barriers(
         spend(len(program.body))
         for b in reversed(cfg.order):
             kinds = frozenset(k for s in cfg.flow.successors[b] for k in reach[s])
-            for place, item in program.at(reversed(cfg.blocks[b].items)):
+            for place, item in program.at(reversed(cfg.blocks[b])):
                 if item.name == "s_barrier":
                     found[place], kinds = kinds, frozenset()
                 else:

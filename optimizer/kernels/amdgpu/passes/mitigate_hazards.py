@@ -1,8 +1,11 @@
-"""s_nop where the hardware needs wait states between dependent instructions (`hazard_rules`).
+"""s_nop where the hardware needs wait states between dependent instructions (`hazard_rules`); vccz that follows vcc.
 
 What producers left behind is carried over the control flow graph with its distance in wait states, the smallest over
 all ways to a place, until nothing changes; so hazards across block boundaries and back edges are found too. Only
 instructions count: a comment or a label between two of them hides nothing.
+
+Up to gfx9, a write of vcc_lo or vcc_hi alone leaves vccz as it was; a write of both sets it. Source: LLVM's
+SIInsertWaitcnts, which does the same where `partialVCCWritesUpdateVCCZ` does not hold.
 """
 
 from __future__ import annotations
@@ -25,10 +28,45 @@ from optimizer.kernels.amdgpu.hazard_rules import (
 )
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
-from optimizer.kernels.amdgpu.operands import Immediate
+from optimizer.kernels.amdgpu.operands import VCC, Immediate
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.targets import XDL_RESULT_DELAY
 
+# -- vccz ------------------------------------------------------------------------------------------------
+_BRANCHES = ("s_cbranch_vccz", "s_cbranch_vccnz")
+_HALVES = frozenset(("vcc_lo", "vcc_hi"))
+
+
+def refresh_vccz(program: Program) -> Program:
+    """On physical registers; before waits, because the move reads vcc."""
+    stale = _stale(program)
+    body: list[Item] = []
+    for place, item in enumerate(program.body):
+        if place in stale:
+            body.append(Instruction("s_mov_b64", (VCC,), (VCC,), comment="vccz"))
+        body.append(item)
+    return program.with_body(tuple(body))
+
+
+def _stale(program: Program) -> set[int]:
+    """Branches on vccz before which, on some way, half of vcc was written last."""
+    cfg = build_cfg(program)
+    found: set[int] = set()
+
+    def stale_behind(b: int, stale: int) -> int:
+        for place, item in program.at(cfg.blocks[b]):
+            if item.name in _BRANCHES and stale:
+                found.add(place)
+                stale = False
+            written = _HALVES.intersection(written_resources(item))
+            stale = len(written) == 1 or (stale and not written)
+        return stale
+
+    cfg.reaching(False, stale_behind)
+    return found
+
+
+# -- wait states -----------------------------------------------------------------------------------------
 LONGEST_NOP = 16
 """Wait states of `s_nop 15`."""
 
@@ -51,7 +89,7 @@ def required_nops(program: Program, mcpu: str = "gfx942") -> dict[int, int]:
     def through(b: int, past: Past) -> tuple[Past, dict[int, int]]:
         window = _Window(past, XDL_RESULT_DELAY[mcpu])
         found: dict[int, int] = {}
-        for place in filter(facts.__contains__, cfg.blocks[b].items):
+        for place in filter(facts.__contains__, cfg.blocks[b]):
             missing = window.missing(facts[place])
             if missing:
                 found[place] = missing

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from optimizer.kernels.amdgpu.instruction_edits import Change, Placed
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.operands import PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.operands import FILES, PhysicalReg, VirtualReg
 from optimizer.kernels.amdgpu.registers.allocation_units import Units
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
@@ -22,8 +21,6 @@ from optimizer.kernels.amdgpu.registers.tied_copies import tied_copies
 from optimizer.kernels.amdgpu.validate import validate_ssa
 from optimizer.regalloc.fewest import Placement, fewest_registers, peak_bound
 from optimizer.regalloc.linear_scan import AllocationFailure
-
-FILES = ("v", "s", "a")
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,6 @@ class AllocationOptions:
     """Change the program where it does not fit: rematerialise constants, move values, split live ranges."""
     allow_spill: bool = False
     """Spill what still does not fit; every spill is reported with what it costs."""
-    coalesce: bool = True
     effort: int = 1
     """Multiplies the search's work limits."""
 
@@ -106,11 +102,11 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
             change = rewriting.next(failures)
             program = change.program
             moves += change.moves
-            if isinstance(change, Change):
-                warnings += change.warnings
+            warnings += change.warnings
+            if not change.placed:
                 continue
             liveness = analyse(program, validate_ssa(program))
-            done |= {placed.file: _as_placed(liveness, placed) for placed in change.placed}
+            done |= {file: _as_placed(liveness, file, mapping) for file, mapping in change.placed.items()}
         mapping = {r: n for made in done.values() for r, n in made.mapping.items()}
         settled, copies = copied.settled(program, mapping)
         return Allocation(settled, done, tuple(warnings), moves, copies)
@@ -118,18 +114,17 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
 
 def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:
     """With moves coalesced if that takes no more registers."""
-    program = liveness.program
-    reserved = program.reserved(file)
+    capacity, reserved = liveness.program.capacity(file), liveness.program.reserved(file)
     best: tuple[Placement, Units] | None = None
     failed: ClassFailure | None = None
     joined = -1
-    for moves in (True, False) if options.coalesce else (False,):
+    for moves in (True, False):
         units = Units(liveness, file)
         units.coalesce(moves)
         if units.coalesced == joined:
             break
         joined = units.coalesced
-        placed = fewest_registers(units.intervals(), program.capacity(file), reserved, units.hints(), options.effort)
+        placed = fewest_registers(units.intervals(), capacity, reserved, units.hints(), options.effort)
         if isinstance(placed, AllocationFailure):
             failed = ClassFailure(file, units, liveness, placed, reserved)
         elif best is None or placed.peak < best[0].peak:
@@ -148,11 +143,10 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
     )  # fmt: skip
 
 
-def _as_placed(liveness: Liveness, placed: Placed) -> ClassAllocation:
-    program, file = liveness.program, placed.file
+def _as_placed(liveness: Liveness, file: str, mapping: Mapping[VirtualReg, int]) -> ClassAllocation:
     units = Units(liveness, file)
-    reserved = program.reserved(file)
+    reserved = liveness.program.reserved(file)
     named = [r.number for r, s in liveness.segments.items() if isinstance(r, PhysicalReg) and r.file == file and s]
-    peak = max([*(n + 1 for n in (*placed.mapping.values(), *named, *reserved))], default=0)
+    peak = max([n + 1 for n in (*mapping.values(), *named, *reserved)], default=0)
     bound = peak_bound(units.intervals(), peak, reserved)
-    return ClassAllocation(file, placed.mapping, peak, liveness.pressure(file), bound, 0, "moves", peak <= bound)
+    return ClassAllocation(file, mapping, peak, liveness.pressure(file), bound, 0, "moves", peak <= bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.operands import PhysicalReg, RegRange, VirtualReg
+from optimizer.kernels.amdgpu.operands import FILES, PhysicalReg, RegRange, VirtualReg
 from optimizer.kernels.amdgpu.registers.allocate import Allocation
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
 
@@ -53,7 +53,7 @@ def _log_decisions(allocation: Allocation) -> None:
 def _log_liveness(liveness: Liveness) -> None:
     say("liveness", "Building CFG...")
     cfg = liveness.cfg
-    say("liveness", f"Found {len(cfg.blocks)} basic blocks", blocks=[(b.start, b.end) for b in cfg.blocks])
+    say("liveness", f"Found {len(cfg.blocks)} basic blocks", blocks=[(b.start, b.stop) for b in cfg.blocks])
     for header, body in sorted(cfg.flow.loops().items()):
         say("liveness", f"Detected loop: blocks {min(body)}-{max(body)}", header=header, blocks=sorted(body))
     last_use: dict[VirtualReg, int] = {}
@@ -67,7 +67,7 @@ def _log_liveness(liveness: Liveness) -> None:
             say("liveness", text, register=str(register), start=start, last_use=last, end=end)
         else:
             say("liveness", f"{register} is live from {start} to {end}", register=str(register), start=start, end=end)
-    for file in ("v", "s", "a"):
+    for file in FILES:
         _log_pressure(liveness, file)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import lcm
 
 from optimizer.kernels.amdgpu.errors import OperandError
+from optimizer.kernels.amdgpu.instruction_edits import MOVES
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, VirtualReg, registers
@@ -19,8 +20,6 @@ from optimizer.kernels.amdgpu.registers.liveness import Liveness, live_in_aliase
 from optimizer.process.work_limit import spend
 from optimizer.regalloc.intervals import LiveInterval, Segment, segments_overlap, union
 from optimizer.regalloc.linear_scan import Hint
-
-MOVES = frozenset(("v_mov_b32", "s_mov_b32", "v_mov_b64", "s_mov_b64", "v_accvgpr_mov_b32"))
 
 
 @dataclass

@@ -116,7 +116,7 @@ def _ranks(program: Program, cfg: ControlFlowGraph) -> tuple[int, ...]:
     rank = [0] * len(program.body)
     number = 0
     for b in cfg.order:
-        for place in cfg.blocks[b].items:
+        for place in cfg.blocks[b]:
             rank[place] = number
             number += 1
     return tuple(rank)
@@ -139,7 +139,7 @@ def _dataflow(cfg: ControlFlowGraph, accesses: Accesses) -> tuple[list[int], lis
     use, kill = [], []
     for block in cfg.blocks:
         read = written = 0
-        for place in reversed(block.items):
+        for place in reversed(block):
             access = accesses[place]
             if access is not None:
                 for n in access[1]:
@@ -159,11 +159,11 @@ def _segments(
     found: dict[int, list[Segment]] = {}
     early: dict[int, list[Segment]] = {}
     for b, block in enumerate(cfg.blocks):
-        if not block.items:
+        if not block:
             continue
-        end = 2 * rank[block.end - 1] + 2
+        end = 2 * rank[block.stop - 1] + 2
         until = dict.fromkeys(_bits(live_out[b]), end)
-        for place in reversed(block.items):
+        for place in reversed(block):
             access = accesses[place]
             if access is None:
                 continue

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.exec_mask import full_exec
-from optimizer.kernels.amdgpu.instruction_edits import Change, Edit, with_names
+from optimizer.kernels.amdgpu.instruction_edits import Change, Edit, copy_of, with_names
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import OFF, Immediate, MemOffset, Register, VirtualReg, WaitCount
@@ -248,7 +248,7 @@ class _Home:
         if self.lanes:
             return Instruction("v_readlane_b32", (into,), (self.lanes, Immediate(self.first + place)))
         if self.agprs:
-            return Instruction("v_accvgpr_read_b32", (into,), (self.agprs[place],))
+            return copy_of(self.agprs[place], into)
         return Instruction("scratch_load_dword", (into,), (OFF, OFF, MemOffset(self.first + 4 * place)))
 
     def store(self, place: int, source: VirtualReg) -> Instruction:
@@ -256,5 +256,5 @@ class _Home:
             lane = Immediate(self.first + place)
             return Instruction("v_writelane_b32", (self.lanes,), (source, lane, self.lanes))
         if self.agprs:
-            return Instruction("v_accvgpr_write_b32", (self.agprs[place],), (source,))
+            return copy_of(source, self.agprs[place])
         return Instruction("scratch_store_dword", (), (OFF, source, OFF, MemOffset(self.first + 4 * place)))

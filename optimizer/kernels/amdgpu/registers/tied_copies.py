@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.exec_mask import full_exec
-from optimizer.kernels.amdgpu.instruction_edits import Edit
+from optimizer.kernels.amdgpu.instruction_edits import COPIES, Edit
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import (
     Operand,
     PhysicalReg,
-    RegClass,
     RegRange,
     VirtualReg,
     registers,
@@ -29,12 +28,6 @@ from optimizer.kernels.amdgpu.operands import (
 )
 from optimizer.kernels.amdgpu.resources import Resource, resources, writes_exec
 from optimizer.kernels.amdgpu.validate import required_alignment
-
-_COPIES: Mapping[tuple[str, str], str] = {
-    ("v", "v"): "v_mov_b32", ("a", "a"): "v_accvgpr_mov_b32", ("s", "s"): "s_mov_b32",
-    ("v", "a"): "v_accvgpr_read_b32", ("a", "v"): "v_accvgpr_write_b32",
-}  # fmt: skip
-"""(file of the target, file of the source) -> the instruction that copies one register."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +127,7 @@ def _wants_other_lanes(program: Program, cfg: ControlFlowGraph, place: int, targ
         return True
     wanted = set(resources(target))
     same_mask = set()
-    for later, following in program.at(range(place + 1, cfg.blocks[cfg.block_of[place]].end)):
+    for later, following in program.at(range(place + 1, cfg.blocks[cfg.block_of[place]].stop)):
         same_mask.add(later)
         if writes_exec(following):
             break
@@ -151,7 +144,7 @@ def _like(target: Operand, edit: Edit) -> Operand:
     file, count = _file(target), width(target)
     base, *_ = edit.fresh(file, count)
     alignment = target.alignment if isinstance(target, RegRange) else 1
-    return base if count == 1 else RegRange(base, count, max(alignment, required_alignment(RegClass(file), count)))
+    return base if count == 1 else RegRange(base, count, max(alignment, required_alignment(file, count)))
 
 
 def _copies(target: Operand, source: Operand, where: str, line: int | None) -> Iterator[Instruction]:
@@ -160,7 +153,7 @@ def _copies(target: Operand, source: Operand, where: str, line: int | None) -> I
     if not (targets and sources) and width(target) == 2:  # vcc or exec
         yield Instruction("s_mov_b64", (target,), (source,), line=line)
         return
-    name = _COPIES.get((_file(target), _file(source)))
+    name = COPIES.get((_file(target), _file(source)))
     if name is None:
         raise OperandError(f"{source} is tied to {target}, to which nothing copies it", node=where)
     pairs = list(zip(targets or (target,), sources or (source,), strict=True))

@@ -25,7 +25,7 @@ from optimizer.kernels.amdgpu.passes.insert_waits import (
     access_kinds,
 )
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, writes_exec, written_resources
-from optimizer.kernels.amdgpu.scheduling.latencies import ISSUE, delay, latency
+from optimizer.kernels.amdgpu.scheduling.machine import ISSUE, delay, latency
 from optimizer.process.work_limit import spend
 
 _BARRIER = "<barrier>"

@@ -1,68 +1,129 @@
 """One wave's time through instructions in order: a model of issue, shared units, results that arrive, waits.
 
 Instructions issue in order, four cycles each. One whose operands are not there, or whose unit is occupied, holds up
-everything behind it. In finished programs `s_waitcnt` and `s_nop` do that explicitly: memory operations are complete in
-the order of their issue. Elsewhere (`finished` is false) the model inserts the waits itself. What it leaves out: other
-waves, which run meanwhile or are waited for at barriers, caches (every load takes the same time), bank conflicts, and
-the fetching of instructions.
+everything behind it. The model inserts the waits that will be due itself. What it leaves out: other waves, which run
+meanwhile or are waited for at barriers, caches (every load takes the same time), bank conflicts, and the fetching of
+instructions.
+
+Cycles are those of one wave on CDNA3. A wave issues one instruction in four cycles, a wait state. Passes of the matrix
+core, four cycles each, and wait states are those of AMD's ISA manual ("AMD Instinct MI300 Instruction Set
+Architecture", section 4.5), from `opcodes` and `hazard_rules`. Memory was measured on an MI308X, also CDNA3
+(`docs/mem_latency.md` of github.com/tingqli/pyhip): `*_dwordx4` takes 500 to 800 cycles from HBM and 32 per instruction
+of one wave, `ds_read_b32` 52 and 4, `ds_read_b128` 64 and 16. Scalar loads are an assumption: no measurement of them
+was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
+from optimizer.kernels.amdgpu.hazard_rules import matrix_states, needs, traces
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
-from optimizer.kernels.amdgpu.operands import Immediate, WaitCount
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
-from optimizer.kernels.amdgpu.scheduling.latencies import BRANCH, ISSUE, busy, delay, latency, unit
 
+# -- cycles ----------------------------------------------------------------------------------------------
+ISSUE = 4
+VMEM_LATENCY = 640
+VMEM_BUSY_PER_REGISTER = 8
+LDS_LATENCY = 48
+LDS_PER_REGISTER = 4
+SMEM_LATENCY = 200
+
+
+def unit(instruction: Instruction) -> str | None:
+    """What an instruction shares with others beyond the issue: the matrix core, or a path to memory."""
+    category = opcode(instruction.name).category
+    return category.value if category in (Category.MFMA, Category.VMEM, Category.LDS) else None
+
+
+@lru_cache(maxsize=1 << 14)
+def busy(instruction: Instruction) -> int:
+    """Cycles for which it occupies its unit."""
+    known = opcode(instruction.name)
+    if known.category is Category.MFMA:
+        return 4 * known.passes
+    if known.category is Category.VMEM:
+        return max(ISSUE, VMEM_BUSY_PER_REGISTER * _data_registers(instruction))
+    return max(ISSUE, LDS_PER_REGISTER * _data_registers(instruction)) if known.category is Category.LDS else ISSUE
+
+
+@lru_cache(maxsize=1 << 14)
+def latency(instruction: Instruction) -> int:
+    """Cycles until a memory operation is complete; those of an issue for everything else."""
+    known = opcode(instruction.name)
+    if known.category is Category.VMEM:
+        return VMEM_LATENCY
+    if known.category is Category.LDS:
+        return LDS_LATENCY + LDS_PER_REGISTER * _data_registers(instruction)
+    return SMEM_LATENCY if known.category is Category.SMEM else ISSUE
+
+
+def _data_registers(instruction: Instruction) -> int:
+    """Registers that are loaded or stored, one at least."""
+    known = opcode(instruction.name)
+    stored = [use.width for use in known.uses if use.kind == "d"] if known.stores else []
+    return max([1, *stored, *(definition.width for definition in known.defs)])
+
+
+@lru_cache(maxsize=1 << 16)
+def delay(before: Instruction, after: Instruction) -> int:
+    """Cycles from the issue of one instruction to that of a later one that depends on it."""
+    states = 0
+    left = traces(before)
+    due: dict[tuple[str, Resource], int] = {}
+    for need in needs(after):
+        due[need.kind, need.resource] = max(need.states, due.get((need.kind, need.resource), 0))
+    for trace in left:
+        if trace.kind in ("mfma", "addend"):
+            states = max(states, matrix_states(trace, after))
+        else:
+            states = max(states, due.get((trace.kind, trace.resource), -1))
+    return max(ISSUE * (states + 1), _arrival(before, after))
+
+
+def _arrival(before: Instruction, after: Instruction) -> int:
+    """Cycles until what a memory operation loads is there, if the other instruction touches it."""
+    known = opcode(before.name)
+    loaded = written_resources(before) if known.counter is not None else ()
+    if not loaded:
+        return 0
+    touched = set(read_resources(after))
+    if known.category is not Category.VMEM or opcode(after.name).category is not Category.VMEM:
+        touched.update(written_resources(after))
+    return 0 if touched.isdisjoint(loaded) else latency(before)
+
+
+# -- the machine -----------------------------------------------------------------------------------------
 _RECENT = 24
 """Readers of a register that are remembered: hazards reach no further back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """A load, and the wait that makes sure of it."""
+class Operation:
+    """A memory operation that was issued."""
 
-    instructions: int
-    """Issued between the two."""
-    cycles: int
-    """From the load's issue to where the wait begins."""
-
-
-@dataclass(slots=True)
-class _Operation:
+    loaded: tuple[Resource, ...]
     issued: int
-    number: int
     complete: int
-    loads: bool
     in_order: bool
+    """Complete no earlier than those before it."""
 
 
-@dataclass
 class Machine:
     """The state of one wave."""
 
-    finished: bool = False
-    """The instructions have all the waits that they need; otherwise an s_waitcnt is issued where one will be due."""
-    clock: int = 0
-    """Cycle at which the next instruction may issue."""
-    number: int = 0
-    """Instructions issued."""
-    waiting: dict[str, int] = field(default_factory=lambda: {"vmcnt": 0, "lgkmcnt": 0})
-    """Cycles spent in s_waitcnt, by counter."""
-    idle: int = 0
-    """Cycles of s_nop."""
-    covered: list[Covered] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._outstanding: dict[str, list[_Operation]] = {"vmcnt": [], "lgkmcnt": []}
+    def __init__(self) -> None:
+        self.clock = 0
+        """Cycle at which the next instruction may issue."""
+        self.outstanding: dict[str, list[Operation]] = {"vmcnt": [], "lgkmcnt": []}
+        """Memory operations that nothing has waited for, by counter."""
+        self._latest = {"vmcnt": 0, "lgkmcnt": 0}
         self._free: dict[str, int] = {}
         self._writer: dict[Resource, tuple[Instruction, int]] = {}
         self._readers: dict[Resource, list[tuple[Instruction, int]]] = {}
-        self._loading: dict[str, list[tuple[tuple[Resource, ...], _Operation]]] = {"vmcnt": [], "lgkmcnt": []}
 
     def run(self, items: Iterable[Instruction]) -> int:
         """Issue instructions one after the other; the cycle behind the last one."""
@@ -70,22 +131,14 @@ class Machine:
             self.issue(item)
         return self.clock
 
-    def issue(self, item: Instruction, taken: bool = False) -> None:
-        """One instruction; `taken`: a branch that leads away."""
-        if item.name == "s_waitcnt":
-            self._wait(item)
-        if not self.finished:
-            self._insert_wait(item)
-        start = max(self.clock, self._ready(item))
-        if item.name == "s_nop":
-            count = item.uses[0]
-            assert isinstance(count, Immediate)
-            self.idle += ISSUE * (count.value + 1)
-            self.clock = start + ISSUE * (count.value + 1)
-        else:
-            self.clock = start + (BRANCH if taken else ISSUE)
-        self.number += 1
-        self._record(item, start)
+    def issue(self, item: Instruction) -> None:
+        """One instruction, behind the wait that it needs."""
+        self._insert_wait(item)
+        self.record(item, self.start(item))
+
+    def start(self, item: Instruction) -> int:
+        """The cycle at which an instruction issues if it comes next."""
+        return max(self.clock, self._ready(item))
 
     def settled(self, resources: Iterable[Resource]) -> int:
         """The cycle at which all of these registers hold what was last written to them."""
@@ -101,15 +154,14 @@ class Machine:
         of it while scalar loads are outstanding, which complete in any order."""
         touched = {*read_resources(item), *written_resources(item)}
         due = False
-        for counter, loading in self._loading.items():
-            found = [n for n, (loaded, _) in enumerate(loading) if not touched.isdisjoint(loaded)]
+        for counter, queue in self.outstanding.items():
+            found = [n for n, operation in enumerate(queue) if not touched.isdisjoint(operation.loaded)]
             if not found:
                 continue
             due = True
-            in_order = all(operation.in_order for _, operation in loading)
-            covered = loading[: found[-1] + 1] if in_order else loading
-            self._loading[counter] = loading[len(covered) :]
-            self.clock = max([self.clock, *(operation.complete for _, operation in covered)])
+            covered = queue[: found[-1] + 1] if all(operation.in_order for operation in queue) else queue
+            self.outstanding[counter] = queue[len(covered) :]
+            self.clock = max([self.clock, *(operation.complete for operation in covered)])
         self.clock += ISSUE * due
 
     def _ready(self, item: Instruction) -> int:
@@ -122,7 +174,9 @@ class Machine:
             times += [issued + delay(reader, item) for reader, issued in self._readers.get(resource, ())]
         return max(times)
 
-    def _record(self, item: Instruction, start: int) -> None:
+    def record(self, item: Instruction, start: int, cycles: int = ISSUE) -> None:
+        """What an instruction that issues at `start` leaves behind; the next one may issue `cycles` later."""
+        self.clock = start + cycles
         shared = unit(item)
         if shared is not None:
             self._free[shared] = start + busy(item)
@@ -135,23 +189,8 @@ class Machine:
             self._readers.pop(resource, None)
         known = opcode(item.name)
         if known.counter is not None:
-            queue = self._outstanding[known.counter]
             in_order = known.category is not Category.SMEM
-            complete = max([start + latency(item), *(o.complete for o in queue if o.in_order and in_order)])
-            loads = bool(written_resources(item))
-            operation = _Operation(start, self.number, complete, loads, in_order)
-            queue.append(operation)
-            if not self.finished:
-                self._loading[known.counter].append((written_resources(item), operation))
-
-    def _wait(self, item: Instruction) -> None:
-        for use in item.uses:
-            if not isinstance(use, WaitCount) or use.counter not in self._outstanding:
-                continue
-            queue = self._outstanding[use.counter]
-            done = queue[: len(queue) - use.value] if len(queue) > use.value else []
-            self._outstanding[use.counter] = queue[len(done) :]
-            self.covered += [Covered(self.number - o.number, self.clock - o.issued) for o in done if o.loads]
-            arrived = max([self.clock, *(o.complete for o in done)])
-            self.waiting[use.counter] += arrived - self.clock
-            self.clock = arrived
+            complete = start + latency(item)
+            if in_order:
+                complete = self._latest[known.counter] = max(complete, self._latest[known.counter])
+            self.outstanding[known.counter].append(Operation(written_resources(item), start, complete, in_order))

@@ -9,14 +9,11 @@ import pytest
 
 from optimizer.errors import FormatError
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, OperandError
+from optimizer.kernels.amdgpu.instruction_edits import substitute_registers
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
-from optimizer.kernels.amdgpu.passes.commute_literals import commute_literals
-from optimizer.kernels.amdgpu.passes.end_program import end_program
-from optimizer.kernels.amdgpu.passes.expand_control import expand_control
-from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
-from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
-from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
+from optimizer.kernels.amdgpu.passes.combining import commute_literals, remove_dead_code
+from optimizer.kernels.amdgpu.passes.expansion import end_program, expand_control, expand_pseudos
 from optimizer.kernels.amdgpu.text import parse, text_of
 from optimizer.kernels.amdgpu.validate import validate
 

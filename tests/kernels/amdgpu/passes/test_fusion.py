@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
+from optimizer.kernels.amdgpu.passes.combining import FUSIONS, fuse
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 from optimizer.kernels.amdgpu.validate import validate
 

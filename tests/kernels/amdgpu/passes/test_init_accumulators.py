@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
-from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
+from optimizer.kernels.amdgpu.passes.combining import init_accumulators
+from optimizer.kernels.amdgpu.passes.expansion import expand_pseudos
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 
 INIT = "_init_acc_quad kv0..+4@4, 0\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.kernels.amdgpu.ir import Label, Program
-from optimizer.kernels.amdgpu.passes.pipeline_loops import SHAPES, pipeline_loops
-from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
+from optimizer.kernels.amdgpu.passes.loops import SHAPES, pipeline_loops, rotate_loops
 from optimizer.kernels.amdgpu.registers.liveness import analyse
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
 from optimizer.kernels.amdgpu.text import LABEL, instruction_text, parse

@@ -9,9 +9,9 @@ from random_machine_code import random_program, run
 
 from optimizer.kernels.amdgpu.emit import kernel_text
 from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.passes.combining import remove_dead_code
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits, required_waits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards, required_nops
-from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import refresh_vccz
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.text import parse, text_of
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from optimizer.kernels.amdgpu.ir import Label, Program
-from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
 from optimizer.kernels.amdgpu.registers.liveness import analyse
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
+from optimizer.kernels.amdgpu.scheduling.list_schedule import schedule_blocks
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 
 LIMITS = {"v": 64, "s": 94, "a": 0}

@@ -10,7 +10,7 @@ import pytest
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, SsaError
 from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.operands import VirtualReg
-from optimizer.kernels.amdgpu.passes.expand_control import expand_control
+from optimizer.kernels.amdgpu.passes.expansion import expand_control
 from optimizer.kernels.amdgpu.program_json import read_program
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
 from optimizer.kernels.amdgpu.text import parse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optimizer.kernels.amdgpu.operands import VirtualReg
-from optimizer.kernels.amdgpu.passes.expand_control import expand_control
+from optimizer.kernels.amdgpu.passes.expansion import expand_control
 from optimizer.kernels.amdgpu.registers.allocate import allocate
 from optimizer.kernels.amdgpu.registers.check_allocation import violations
 from optimizer.kernels.amdgpu.text import parse

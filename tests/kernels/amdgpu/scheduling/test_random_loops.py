@@ -16,13 +16,12 @@ from random_machine_code import random_program, run
 from optimizer.kernels.amdgpu.emit import kernel_text
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
+from optimizer.kernels.amdgpu.passes.loops import pipeline_loops, rotate_loops
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
-from optimizer.kernels.amdgpu.passes.pipeline_loops import pipeline_loops
-from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
-from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
+from optimizer.kernels.amdgpu.scheduling.list_schedule import schedule_blocks
 from optimizer.kernels.amdgpu.scheduling.occupancy import occupancy
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from tests.samples import examples, sampled

@@ -17,8 +17,8 @@ from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError, TextError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+from optimizer.kernels.amdgpu.witness.interpreter.descriptor import ONLY_GFX950
 from optimizer.kernels.amdgpu.witness.interpreter.mfma import TABLE
-from optimizer.kernels.amdgpu.witness.interpreter.processors import ONLY_GFX950
 from tests.samples import sampled
 
 GFX950 = AssemblyOptions("gfx950")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .memory import Region
-from .races import Conflict, SharedBytes
+from .memory import Conflict, Region, SharedBytes
 from .state import Array, Wave
 
 Done = Callable[[], None]
@@ -51,6 +50,11 @@ def update_bytes(
     return lambda: shared.finish(access, wave.workgroup.epoch)
 
 
+def add_floats(old: Array, positions: Array, values: Array) -> None:
+    """An update that adds float32, lane by lane."""
+    np.add.at(old.view(np.float32), positions, values.view(np.float32))
+
+
 def _report(wave: Wave, conflict: Conflict | None, verb: str, what: str) -> None:
     if conflict is None:
         return
@@ -61,8 +65,9 @@ def _report(wave: Wave, conflict: Conflict | None, verb: str, what: str) -> None
     raise wave.error("race", reason)
 
 
-def regions_of(wave: Wave, addresses: Array, size: int) -> list[tuple[Region, Array]]:
-    """The regions that hold `size` bytes at each of `addresses` (uint64), each with the positions it holds."""
+def _places(wave: Wave, addresses: Array, size: int, changing: str = "") -> Iterator[tuple[Region, Array, Array]]:
+    """The regions that hold `size` bytes at each of `addresses` (uint64), each with the positions that it holds and the
+    places of their bytes in it; `changing`: what is done to them, which a region may refuse."""
     found: list[tuple[Region, Array]] = []
     left = np.arange(addresses.size)
     while left.size:
@@ -76,7 +81,11 @@ def regions_of(wave: Wave, addresses: Array, size: int) -> list[tuple[Region, Ar
         inside = (addresses[left] >= low) & (addresses[left] <= high)
         found.append((region, left[inside]))
         left = left[~inside]
-    return found
+    for region, positions in found:
+        if changing and not region.writable:
+            raise wave.error("memory-fault", f"{changing} {region.name}, which is read-only")
+        start = (addresses[positions] - np.uint64(region.address)).astype(np.int64)
+        yield region, positions, start[:, None] + np.arange(size)
 
 
 def _near(wave: Wave, address: int) -> str:
@@ -93,8 +102,7 @@ def load_device(wave: Wave, addresses: Array, size: int) -> tuple[Array, list[Do
     """`size` bytes at each address: an (n, size) uint8 array."""
     result = np.zeros((addresses.size, size), np.uint8)
     actions = []
-    for region, positions in regions_of(wave, addresses, size):
-        places = _places(region, addresses[positions], size)
+    for region, positions, places in _places(wave, addresses, size):
         result[positions], done = read_bytes(wave, region.shared, places, region.name)
         actions.append(done)
     return result, actions
@@ -104,10 +112,7 @@ def store_device(wave: Wave, addresses: Array, values: Array) -> list[Done]:
     """Store an (n, size) uint8 array, one row at each address."""
     size = values.shape[1]
     actions = []
-    for region, positions in regions_of(wave, addresses, size):
-        if not region.writable:
-            raise wave.error("memory-fault", f"stores to {region.name}, which is read-only")
-        places = _places(region, addresses[positions], size)
+    for region, positions, places in _places(wave, addresses, size, "stores to"):
         actions.append(write_bytes(wave, region.shared, places, values[positions], region.name))
     return actions
 
@@ -115,20 +120,13 @@ def store_device(wave: Wave, addresses: Array, values: Array) -> list[Done]:
 def update_device(wave: Wave, addresses: Array, update: Callable[[Array, Array, Array], None]) -> list[Done]:
     """Atomic updates of the dwords at `addresses`: `update(old, positions, chosen)` per region and its lanes."""
     actions = []
-    for region, chosen in regions_of(wave, addresses, 4):
-        if not region.writable:
-            raise wave.error("memory-fault", f"updates {region.name}, which is read-only")
-        places = _places(region, addresses[chosen], 4)
+    for region, chosen, places in _places(wave, addresses, 4, "updates"):
 
         def apply(old: Array, positions: Array, chosen: Array = chosen) -> None:
             update(old, positions, chosen)
 
         actions.append(update_bytes(wave, region.shared, places, apply, region.name))
     return actions
-
-
-def _places(region: Region, addresses: Array, size: int) -> Array:
-    return (addresses - np.uint64(region.address)).astype(np.int64)[:, None] + np.arange(size)
 
 
 def check_alignment(wave: Wave, addresses: Array, size: int, what: str) -> None:

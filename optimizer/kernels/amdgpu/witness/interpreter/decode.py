@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from ..errors import ExecutionError, TextError
-from .descriptor import Descriptor
+from .descriptor import Descriptor, Processor
 from .hazards import Traits
 from .operands import (
     AGPR,
@@ -25,7 +24,6 @@ from .operands import (
     name_of,
 )
 from .parse import Instruction
-from .processors import Processor
 from .state import Array, Wave
 
 Execute = Callable[[Wave], None]
@@ -44,12 +42,6 @@ class Step:
     """vmcnt for vector memory loads that finish in order, empty for everything else."""
 
 
-class Unit(Protocol):
-    """A group of opcodes: `decode` makes a step of an instruction whose mnemonic is in its table."""
-
-    def __call__(self, instruction: Instruction, decoder: Decoder) -> Step: ...
-
-
 def words_of(kind: str) -> int:
     """32-bit registers of an operand type (`f32` 1, `u64` 2, `f16` 1)."""
     return max(1, int(kind[1:]) // 32)
@@ -57,48 +49,58 @@ def words_of(kind: str) -> int:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Turns operands into registers and sources, against one kernel's descriptor."""
+    """Turns the operands of one instruction, given by number or as they are, into registers and sources."""
 
+    instruction: Instruction
     descriptor: Descriptor
     processor: Processor
 
-    def error(self, instruction: Instruction, kind: str, reason: str) -> ExecutionError:
-        return ExecutionError(kind, reason, instruction.line, instruction.text)
+    def step(self, traits: Traits, execute: Execute, lanes: str = "exec", issuing: str = "") -> Step:
+        return Step(self.instruction, traits, execute, lanes, issuing)
 
-    def arity(self, instruction: Instruction, *allowed: int) -> None:
-        if len(instruction.operands) not in allowed:
-            counts = " or ".join(str(count) for count in allowed)
-            reason = f"{instruction.mnemonic} takes {counts} operands, {len(instruction.operands)} given"
-            raise TextError(reason, instruction.line)
+    def error(self, kind: str, reason: str) -> ExecutionError:
+        return ExecutionError(kind, reason, self.instruction.line, self.instruction.text)
 
-    def modifiers(self, instruction: Instruction, *allowed: str) -> None:
+    def text_error(self, reason: str, alternatives: tuple[str, ...] = ()) -> TextError:
+        return TextError(reason, self.instruction.line, alternatives)
+
+    def arity(self, *allowed: int) -> None:
+        given = len(self.instruction.operands)
+        if given not in allowed:
+            counts = " or ".join(map(str, allowed))
+            raise self.text_error(f"{self.instruction.mnemonic} takes {counts} operands, {given} given")
+
+    def modifiers(self, *allowed: str) -> None:
         """Refuse modifiers that the witness would ignore."""
-        for name in instruction.modifiers:
+        for name in self.instruction.modifiers:
             if name not in allowed:
-                reason = f"modifier '{name}' of {instruction.mnemonic}"
-                raise TextError(f"{reason} is not known to the witness", instruction.line, tuple(sorted(allowed)))
+                reason = f"modifier '{name}' of {self.instruction.mnemonic} is not known to the witness"
+                raise self.text_error(reason, tuple(sorted(allowed)))
 
-    def register(self, instruction: Instruction, operand: Operand, words: int, files: str) -> Register:
+    def _operand(self, operand: Operand | int) -> Operand:
+        return self.instruction.operands[operand] if isinstance(operand, int) else operand
+
+    def register(self, operand: Operand | int, words: int, files: str) -> Register:
         """The operand as a register tuple of `words` in one of `files` (s scalar, v VGPR, a AGPR)."""
+        operand, mnemonic = self._operand(operand), self.instruction.mnemonic
         register = operand.value
         if not isinstance(register, Register) or operand.negate or operand.absolute:
-            raise TextError(f"{instruction.mnemonic}: a register is needed, not {operand.value}", instruction.line)
+            raise self.text_error(f"{mnemonic}: a register is needed, not {operand.value}")
         file = "s" if register.base < VGPR else "v" if register.base < AGPR else "a"
         if file not in files:
-            reason = f"{instruction.mnemonic}: {name_of(register.base)} is in the wrong register file"
-            raise TextError(reason, instruction.line, tuple(files))
+            reason = f"{mnemonic}: {name_of(register.base)} is in the wrong register file"
+            raise self.text_error(reason, tuple(files))
         if register.count != words:
-            reason = f"{instruction.mnemonic}: {words} registers are needed here, {register.count} given"
-            raise TextError(reason, instruction.line)
-        self._check_place(instruction, register, file)
+            raise self.text_error(f"{mnemonic}: {words} registers are needed here, {register.count} given")
+        self._check_place(register, file)
         return register
 
-    def _check_place(self, instruction: Instruction, register: Register, file: str) -> None:
+    def _check_place(self, register: Register, file: str) -> None:
         if file == "s":
             step = min(4, 1 << (register.count - 1).bit_length())
             limit, directive = self.descriptor["next_free_sgpr"], "next_free_sgpr"
             if VCC <= register.base < VCC + 2 and not self.descriptor["reserve_vcc"]:
-                raise self.error(instruction, "register-limit", "uses vcc although .amdhsa_reserve_vcc is 0")
+                raise self.error("register-limit", "uses vcc although .amdhsa_reserve_vcc is 0")
             over = register.base < SGPRS and register.base + register.count > limit
         else:
             step = 2 if register.count > 1 else 1
@@ -108,61 +110,67 @@ class Decoder:
         base = register.base if file == "s" else register.base - VGPR
         if base % step:
             reason = f"a tuple of {register.count} starts at {name_of(register.base)}: a multiple of {step} is needed"
-            raise self.error(instruction, "alignment", reason)
+            raise self.error("alignment", reason)
         if over:
             reason = f"uses {name_of(register.keys[-1])}, .amdhsa_{directive} leaves {limit} registers"
-            raise self.error(instruction, "register-limit", reason)
+            raise self.error("register-limit", reason)
+
+    def base_or_off(self, operand: Operand | int, words: int, files: str) -> Register | None:
+        """The operand as a register, None where it is `off`."""
+        return None if self._operand(operand).value == Name("off") else self.register(operand, words, files)
 
     def source(
-        self, instruction: Instruction, operand: Operand, kind: str, files: str = "sv"
+        self, operand: Operand | int, kind: str, files: str = "sv"
     ) -> tuple[tuple[int, ...], Callable[[Wave], int | Array]]:
         """Register keys of a source and a function that reads its bits.
 
         A vector source reads as an array of 64 lanes (uint32, or uint64 for pairs), a scalar one as an integer.
         """
-        value, words = operand.value, words_of(kind)
+        value, words = self._operand(operand).value, words_of(kind)
         if isinstance(value, Register):
-            register = self.register(instruction, Operand(value), words, files)
+            register = self.register(Operand(value), words, files)
             if register.is_vector:
                 return tuple(register.keys), vector_reader(register)
             base = register.base
             return tuple(register.keys), lambda wave: wave.scalar(base, words)
         if isinstance(value, Name):
-            return self._named(instruction, value)
-        bits = constant_bits(value, kind, instruction.line)
+            if value.text not in _NAMED:
+                raise self.text_error(f"{self.instruction.mnemonic}: '{value.text}' is not an operand")
+            return _NAMED[value.text]
+        bits = constant_bits(value, kind, self.instruction.line)
         return (), lambda _: bits
 
-    def _named(self, instruction: Instruction, value: Name) -> tuple[tuple[int, ...], Callable[[Wave], int | Array]]:
-        if value.text == "scc":
-            return (), read_scc
-        if value.text == "execz":
-            return (), lambda wave: int(wave.exec_mask == 0)
-        if value.text == "vccz":
-            return (VCC, VCC + 1), lambda wave: int(wave.scalar(VCC, 2) == 0)
-        raise TextError(f"{instruction.mnemonic}: '{value.text}' is not an operand", instruction.line)
-
-    def integer(self, instruction: Instruction, text: str | None, default: int, low: int, high: int, what: str) -> int:
-        """The integer of a modifier, within the field of the encoding."""
+    def modifier(self, name: str, default: int, low: int, high: int, what: str = "") -> int:
+        """The integer of a modifier, within the field of the encoding; `what` it is called."""
+        text, what = self.instruction.modifiers.get(name), what or name
         if text is None:
             return default
         try:
             value = int(text, 0)
         except ValueError:
-            raise TextError(f"{what} '{text}' is not a number", instruction.line) from None
+            raise self.text_error(f"{what} '{text}' is not a number") from None
         if not low <= value <= high:
-            raise self.error(instruction, "offset-range", f"{what} {value} is outside {low}..{high}")
+            raise self.error("offset-range", f"{what} {value} is outside {low}..{high}")
         return value
 
-    def immediate(self, instruction: Instruction, operand: Operand, low: int, high: int) -> int:
-        if not isinstance(operand.value, Integer) or not low <= operand.value.value <= high:
-            raise TextError(f"{instruction.mnemonic} takes a number from {low} to {high}", instruction.line)
-        return operand.value.value
+    def immediate(self, operand: Operand | int, low: int, high: int) -> int:
+        value = self._operand(operand).value
+        if not isinstance(value, Integer) or not low <= value.value <= high:
+            raise self.text_error(f"{self.instruction.mnemonic} takes a number from {low} to {high}")
+        return value.value
 
 
 def read_scc(wave: Wave) -> int:
     if wave.scc is None:
         raise wave.error("undefined-register", "reads scc, never written")
     return wave.scc
+
+
+_NAMED: dict[str, tuple[tuple[int, ...], Callable[[Wave], int]]] = {
+    "scc": ((), read_scc),
+    "execz": ((), lambda wave: int(wave.exec_mask == 0)),
+    "vccz": ((VCC, VCC + 1), lambda wave: int(wave.scalar(VCC, 2) == 0)),
+}
 
 
 def vector_reader(register: Register) -> Callable[[Wave], Array]:

@@ -1,4 +1,10 @@
-"""Floating-point arithmetic as the vector unit does it, on numpy arrays."""
+"""Floating-point arithmetic as the vector unit does it, on numpy arrays: also packed, and the steps of a division.
+
+A correctly rounded float32 division has three: scale, fused multiply-add with rescaling, fix-up. Source: pseudo-code of
+V_DIV_SCALE_F32, V_DIV_FMAS_F32 and V_DIV_FIXUP_F32 in AMD's ISA documents, the factor of v_div_fmas and the overflow of
+v_div_fixup as the newer ones (RDNA3) spell them out: the older text does not invert the scaling. The tests hold the
+three steps together against a correctly rounded division.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+_BIAS = 127
+_SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+_LOW16, _SHIFT16 = np.uint32(0xFFFF), np.uint32(16)
+_LOW32, _SHIFT32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def flush_denormals(values: Array) -> Array:
@@ -90,3 +100,114 @@ def float32_to_bfloat16(values: Array) -> Array:
 def bfloat16_to_float32(bits: Array) -> Array:
     """uint16 bits of bfloat16 as float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+# -- division -----------------------------------------------------------------------------------------
+def _exponent(values: Array) -> Array:
+    """The biased exponent field."""
+    field: Array = np.ascontiguousarray(values).view(np.uint32) >> np.uint32(23) & np.uint32(255)
+    return field.astype(np.int64)
+
+
+def _is_denormal(values: Array) -> Array:
+    """Whether a float64 quotient would be subnormal as float32."""
+    small: Array = (values != 0) & (np.abs(values) < _SMALLEST_NORMAL)
+    return small
+
+
+def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
+    """`value` (the denominator or the numerator again) scaled by a power of two, and where v_div_fmas must undo it."""
+    below, above = denominator.astype(np.float64), numerator.astype(np.float64)
+    reciprocal, quotient = 1 / below, above / below
+    far = _exponent(numerator) - _exponent(denominator) >= 96
+    tiny_denominator = _is_denormal(below)
+    tiny_reciprocal, tiny_quotient = _is_denormal(reciprocal), _is_denormal(quotient)
+    is_denominator, is_numerator = value == denominator, value == numerator
+    conditions = [
+        (above == 0) | (below == 0),
+        far,
+        tiny_denominator,
+        tiny_reciprocal & tiny_quotient,
+        tiny_reciprocal,
+        tiny_quotient,
+        _exponent(numerator) <= 23,
+    ]
+    up, down = np.ldexp(value, 64), np.ldexp(value, -64)
+    choices = [
+        np.full_like(value, np.nan),
+        np.where(is_denominator, up, value),
+        up,
+        np.where(is_denominator, up, value),
+        down,
+        np.where(is_numerator, up, value),
+        up,
+    ]
+    undo = np.select(conditions, [np.full(far.shape, position in (1, 3, 5)) for position in range(7)], False)
+    return np.select(conditions, choices, value).astype(np.float32), undo
+
+
+def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
+    """a * b + c, scaled by 2^64 or 2^-64 where v_div_scale asked for it: away from the exponent of the estimate c."""
+    exact = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    shift = np.where(_exponent(c) > _BIAS, 64, -64)
+    return np.where(scaled, np.ldexp(exact, shift).astype(np.float32), fused_multiply_add(a, b, c))
+
+
+def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
+    """The quotient with its sign and the special cases put right."""
+    negative = np.signbit(denominator) ^ np.signbit(numerator)
+    magnitude = np.abs(quotient)
+    infinite = (denominator == 0) | np.isinf(numerator)
+    zero = np.isinf(denominator) | (numerator == 0)
+    undefined = np.isnan(denominator) | np.isnan(numerator) | infinite & zero
+    underflow = _exponent(numerator) - _exponent(denominator) < -150
+    # An estimate that is not a number means that the steps before overflowed.
+    conditions = [undefined, infinite, zero | underflow, np.isnan(quotient)]
+    specials = [np.full_like(magnitude, special) for special in (np.nan, np.inf, 0, np.inf)]
+    chosen = np.select(conditions, specials, magnitude)
+    return np.where(negative, -chosen, chosen).astype(np.float32)
+
+
+# -- packed: two float16 in a register, or two float32 in a pair, each half with its like ----------------
+def _by_parts(function: Callable[..., Array], number: Any, part: Any, whole: Any) -> Callable[..., Array]:
+    """The function of floats on two at a time: `number` is their type, `part` that of their bits, `whole` of both's."""
+    low_bits, shift = whole(np.iinfo(part).max), whole(np.iinfo(part).bits)
+
+    def compute(*sources: Array) -> Array:
+        low = [(bits & low_bits).astype(part).view(number) for bits in sources]
+        high = [(bits >> shift).astype(part).view(number) for bits in sources]
+        parts = [function(*half).astype(number).view(part).astype(whole) for half in (low, high)]
+        packed: Array = parts[0] | parts[1] << shift
+        return packed
+
+    return compute
+
+
+def _halves(function: Callable[..., Array]) -> Callable[..., Array]:
+    return _by_parts(function, np.float16, np.uint16, np.uint32)
+
+
+def _singles(function: Callable[..., Array]) -> Callable[..., Array]:
+    return _by_parts(function, np.float32, np.uint32, np.uint64)
+
+
+def packed_operations() -> dict[str, tuple[str, Callable[..., Array]]]:
+    """Signature and function of every packed operation; sources are registers with the default halves."""
+    add, multiply = wide(lambda a, b: a + b), wide(lambda a, b: a * b)
+    two, wide_two = "u32 <- u32 u32", "u64 <- u64 u64"
+    return {
+        "v_pk_add_f16": (two, _halves(add)),
+        "v_pk_mul_f16": (two, _halves(multiply)),
+        "v_pk_min_f16": (two, _halves(minimum)),
+        "v_pk_max_f16": (two, _halves(maximum)),
+        "v_pk_fma_f16": (f"{two} u32", _halves(fused_multiply_add)),
+        "v_pk_add_u16": (two, lambda a, b: (a + b & _LOW16) | (a >> _SHIFT16) + (b >> _SHIFT16) << _SHIFT16),
+        "v_pk_mul_lo_u16": (
+            two,
+            lambda a, b: ((a & _LOW16) * (b & _LOW16) & _LOW16) | (a >> _SHIFT16) * (b >> _SHIFT16) << _SHIFT16,
+        ),
+        "v_pk_mov_b32": (wide_two, lambda a, b: a & _LOW32 | (b & _LOW32) << _SHIFT32),
+        "v_pk_add_f32": (wide_two, _singles(add)),
+        "v_pk_mul_f32": (wide_two, _singles(multiply)),
+        "v_pk_fma_f32": (f"{wide_two} u64", _singles(fused_multiply_add)),
+    }

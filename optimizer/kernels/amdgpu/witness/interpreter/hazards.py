@@ -1,4 +1,4 @@
-"""Wait states between dependent instructions that the hardware needs and does not insert; `processors` has gfx950's.
+"""Wait states between dependent instructions that the hardware needs and does not insert; `descriptor` has gfx950's.
 
 Source: the AMD Instinct MI300 (CDNA3) ISA reference, section "Manually Inserted Wait States (NOPs)"; the numbers
 agree with LLVM 19's GCNHazardRecognizer for gfx942, which the tests use as oracle. An instruction issues in one wait
@@ -106,15 +106,9 @@ class HazardTracker:
 
     clock: int = 0
     nops: int = 0
-    valu: dict[int, _Event] = field(default_factory=dict)
-    legacy: dict[int, _Event] = field(default_factory=dict)
-    trans: dict[int, _Event] = field(default_factory=dict)
-    packed: dict[int, _Event] = field(default_factory=dict)
-    anything: dict[int, _Event] = field(default_factory=dict)
-    salu_m0: _Event | None = None
-    matrix: dict[int, _Event] = field(default_factory=dict)
-    matrix_c: dict[int, _Event] = field(default_factory=dict)
-    stored: dict[int, _Event] = field(default_factory=dict)
+    last: dict[tuple[str, int], _Event] = field(default_factory=dict)
+    """Kind of producer and register -> the last one: any; valu: every VALU; legacy: one that is no MFMA; trans; packed;
+    salu; mfma; read as C: by an MFMA; stored: read by a wide store."""
     replays: bool = True
     xdl_delay: int = 0
     """Wait states behind an XDL matrix instruction, beyond those of gfx942."""
@@ -127,25 +121,12 @@ class HazardTracker:
     def record(self, traits: Traits, line: int) -> None:
         """Note what the instruction that issues now produces."""
         event = _Event(self.clock, self.nops, line, traits.matrix)
-        for key in traits.writes:
-            self.anything[key] = event
-            if traits.is_valu:
-                self.valu[key] = event
-            if traits.unit == "mfma":
-                self.matrix[key] = event
-            elif traits.is_valu:
-                self.legacy[key] = event
-            if traits.unit == "trans":
-                self.trans[key] = event
-            if traits.packed:
-                self.packed[key] = event
-        if traits.unit == "salu" and M0 in traits.writes:
-            self.salu_m0 = event
+        kinds = ["any", *(["valu"] if traits.is_valu else []), *(["packed"] if traits.packed else [])]
+        kinds += {"valu": ["legacy"], "trans": ["legacy", "trans"]}.get(traits.unit, [traits.unit])
+        self.last |= {(kind, key): event for key in traits.writes for kind in kinds}
         if traits.matrix is not None and traits.matrix.accumulator is not None and traits.matrix.xdl:
-            for key in traits.matrix.accumulator.keys:
-                self.matrix_c[key] = event
-        for key in traits.wide_store_data:
-            self.stored[key] = event
+            self.last |= {("read as C", key): event for key in traits.matrix.accumulator.keys}
+        self.last |= {("stored", key): event for key in traits.wide_store_data}
         self._extend_clause(traits, event)
 
     def _extend_clause(self, traits: Traits, event: _Event) -> None:
@@ -177,42 +158,41 @@ class HazardTracker:
         if traits.unit == "vmem":
             for key in traits.reads:
                 if key < VGPR:
-                    yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory reads it")
+                    yield from self._need("valu", key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory reads it")
             for key in (EXEC, EXEC + 1):
-                yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory follows")
+                yield from self._need("valu", key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory follows")
         if self.replays and traits.unit in ("smem", "vmem"):
             yield from self._clause_needs(traits)
-        if traits.lds_dma and self.salu_m0 is not None:
-            yield _made(self.salu_m0, SALU_M0_TO_LDS_DMA, "SALU writes m0, a load into LDS reads it")
+        if traits.lds_dma:
+            yield from self._need("salu", M0, SALU_M0_TO_LDS_DMA, "SALU writes m0, a load into LDS reads it")
 
     def _valu_needs(self, traits: Traits) -> Iterator[Need]:
         for key in traits.reads:
             if key < VGPR and key not in (EXEC, EXEC + 1):
-                yield from _need(self.valu, key, VALU_SGPR_TO_VALU, "VALU writes {}, VALU reads it")
+                yield from self._need("valu", key, VALU_SGPR_TO_VALU, "VALU writes {}, VALU reads it")
             if key >= VGPR:
-                yield from _need(self.packed, key, PACKED_TO_VALU, "packed VALU writes {}, VALU reads it")
+                yield from self._need("packed", key, PACKED_TO_VALU, "packed VALU writes {}, VALU reads it")
             if key >= VGPR and traits.unit != "trans":
-                yield from _need(self.trans, key, TRANS_TO_VALU, "transcendental VALU writes {}, VALU reads it")
+                yield from self._need("trans", key, TRANS_TO_VALU, "transcendental VALU writes {}, VALU reads it")
         for key in traits.writes:
-            yield from _need(
-                self.stored, key, WIDE_STORE_DATA_TO_VALU_WRITE, "a wide store reads {}, VALU overwrites it"
-            )
+            told = "a wide store reads {}, VALU overwrites it"
+            yield from self._need("stored", key, WIDE_STORE_DATA_TO_VALU_WRITE, told)
         if traits.lane_access:
             for key in traits.reads:
                 # The register that v_writelane keeps in its other lanes is no lane read.
                 if key >= VGPR and key not in traits.writes:
-                    yield from _need(self.valu, key, VALU_VGPR_TO_READLANE, "VALU writes {}, a lane read reads it")
-            yield from _need(self.valu, EXEC, VALU_EXEC_TO_LANE, "VALU writes {}, a lane access follows")
+                    yield from self._need("valu", key, VALU_VGPR_TO_READLANE, "VALU writes {}, a lane read reads it")
+            yield from self._need("valu", EXEC, VALU_EXEC_TO_LANE, "VALU writes {}, a lane access follows")
         if traits.lane_select is not None:
             key = traits.lane_select
-            yield from _need(self.valu, key, VALU_SGPR_TO_LANE_SELECT, "VALU writes {}, a lane access selects by it")
+            yield from self._need("valu", key, VALU_SGPR_TO_LANE_SELECT, "VALU writes {}, a lane access selects by it")
         if traits.div_fmas:
-            yield from _need(self.valu, VCC, VALU_VCC_TO_DIV_FMAS, "VALU writes {}, v_div_fmas reads it")
+            yield from self._need("valu", VCC, VALU_VCC_TO_DIV_FMAS, "VALU writes {}, v_div_fmas reads it")
         if traits.dpp:
-            yield from _need(self.valu, EXEC, VALU_EXEC_TO_DPP, "VALU writes {}, DPP follows")
+            yield from self._need("valu", EXEC, VALU_EXEC_TO_DPP, "VALU writes {}, DPP follows")
             for key in traits.reads:
                 if key >= VGPR:
-                    yield from _need(self.anything, key, ANY_VGPR_TO_DPP, "{} is written, DPP reads it")
+                    yield from self._need("any", key, ANY_VGPR_TO_DPP, "{} is written, DPP reads it")
 
     def _clause_needs(self, traits: Traits) -> Iterator[Need]:
         clause = self.clause
@@ -228,13 +208,13 @@ class HazardTracker:
 
     def _mfma_needs(self, traits: Traits) -> Iterator[Need]:
         assert traits.matrix is not None
-        yield from _need(self.legacy, EXEC, VALU_EXEC_TO_MFMA, "VALU writes {}, MFMA follows")
+        yield from self._need("legacy", EXEC, VALU_EXEC_TO_MFMA, "VALU writes {}, MFMA follows")
         accumulator = traits.matrix.accumulator
         for key in traits.reads:
             if key < VGPR:
                 continue
-            yield from _need(self.legacy, key, VALU_TO_MFMA, "VALU writes {}, MFMA reads it")
-            event = self.matrix.get(key)
+            yield from self._need("legacy", key, VALU_TO_MFMA, "VALU writes {}, MFMA reads it")
+            event = self.last.get(("mfma", key))
             if event is None or event.matrix is None:
                 continue
             if key not in traits.matrix.inputs and accumulator is not None and key in accumulator.keys:
@@ -247,15 +227,20 @@ class HazardTracker:
     def _after_mfma(self, traits: Traits) -> Iterator[Need]:
         for verb, keys in (("reads", traits.reads), ("overwrites", traits.writes)):
             for key in keys:
-                event = self.matrix.get(key)
+                event = self.last.get(("mfma", key))
                 if event is not None and event.matrix is not None:
                     states = self._to_registers(event.matrix)
                     yield _made(event, states, f"MFMA writes {name_of(key)}, {traits.unit} {verb} it")
         for key in traits.writes:
-            event = self.matrix_c.get(key)
+            event = self.last.get(("read as C", key))
             if event is not None and event.matrix is not None:
                 states = MFMA_C_READ_TO_WRITE[event.matrix.passes]
                 yield _made(event, states, f"MFMA reads {name_of(key)} as C, {traits.unit} overwrites it")
+
+    def _need(self, kind: str, key: int, states: int, reason: str) -> Iterator[Need]:
+        event = self.last.get((kind, key))
+        if event is not None:
+            yield _made(event, states, reason.format(name_of(key)))
 
     def _to_registers(self, producer: Matrix) -> int:
         """Until a result may be read or overwritten."""
@@ -267,12 +252,6 @@ class HazardTracker:
         if producer.xdl:
             return producer.passes + 1 + self.xdl_delay
         return 0 if consumer.xdl else producer.passes
-
-
-def _need(events: dict[int, _Event], key: int, states: int, reason: str) -> Iterator[Need]:
-    event = events.get(key)
-    if event is not None:
-        yield _made(event, states, reason.format(name_of(key)))
 
 
 def _made(event: _Event, states: int, reason: str) -> Need:

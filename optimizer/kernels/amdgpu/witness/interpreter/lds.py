@@ -1,4 +1,4 @@
-"""LDS instructions: reads and writes of one or two places per lane, permutation of lanes.
+"""LDS instructions: reads and writes of one or two places per lane, atomic updates, permutation of lanes.
 
 Source: CDNA3 ISA, chapter "Local Data Share".
 """
@@ -6,16 +6,16 @@ Source: CDNA3 ISA, chapter "Local Data Share".
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import TextError
-from .access import check_alignment, read_bytes, write_bytes
+from .access import add_floats, check_alignment, read_bytes, update_bytes, write_bytes
 from .decode import Decoder, Step
 from .hazards import Traits
 from .operands import VGPR
-from .parse import Instruction
 from .state import Array, Wave, lanes_of, mask_of
 from .vmem import check_lds_order, finish, put, take
 
@@ -50,37 +50,49 @@ def _forms() -> dict[str, _Form]:
 
 _TABLE = _forms()
 _PERMUTES = frozenset({"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32"})
-MNEMONICS = frozenset(_TABLE) | _PERMUTES
+_UPDATES: dict[str, Callable[[Array, Array, Array], None]] = {
+    "ds_add_u32": np.add.at,
+    "ds_max_u32": np.maximum.at,
+    "ds_min_u32": np.minimum.at,
+    "ds_add_f32": add_floats,
+}
+MNEMONICS = frozenset((*_TABLE, *_PERMUTES, *_UPDATES))
 
 
-def decode(instruction: Instruction, decoder: Decoder) -> Step:
-    """ds_read*, ds_write*, ds_bpermute, ds_permute, ds_swizzle."""
-    if instruction.mnemonic in _PERMUTES:
-        return _decode_permute(instruction, decoder)
-    form = _TABLE[instruction.mnemonic]
-    offsets = _offsets(instruction, decoder, form)
-    if form.verb == "read":
-        return _decode_read(instruction, decoder, form, offsets)
-    return _decode_write(instruction, decoder, form, offsets)
+def decode(d: Decoder) -> Step:
+    """ds_read*, ds_write*, ds_add and its like, ds_bpermute, ds_permute, ds_swizzle."""
+    name = d.instruction.mnemonic
+    if name in _PERMUTES:
+        return _decode_permute(d)
+    if name in _UPDATES:
+        return _decode_update(d, _UPDATES[name])
+    form = _TABLE[name]
+    offsets = _offsets(d, form)
+    return (_decode_read if form.verb == "read" else _decode_write)(d, form, offsets)
 
 
-def _offsets(instruction: Instruction, decoder: Decoder, form: _Form) -> list[int]:
-    given = instruction.modifiers
+def _offsets(d: Decoder, form: _Form) -> list[int]:
     if form.places == 1:
-        decoder.modifiers(instruction, "offset")
-        return [decoder.integer(instruction, given.get("offset"), 0, 0, 65535, "LDS offset")]
-    decoder.modifiers(instruction, "offset0", "offset1")
+        d.modifiers("offset")
+        return [d.modifier("offset", 0, 0, 65535, "LDS offset")]
     names = ("offset0", "offset1")
-    return [form.unit * decoder.integer(instruction, given.get(name), 0, 0, 255, f"LDS {name}") for name in names]
+    d.modifiers(*names)
+    return [form.unit * d.modifier(name, 0, 0, 255, f"LDS {name}") for name in names]
+
+
+def _starts(wave: Wave, address: int, offset: int, size: int) -> Array:
+    """Where `size` bytes begin for each active lane."""
+    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+    start: Array = wave.vectors[address - VGPR][lanes].astype(np.int64) + offset
+    check_alignment(wave, start, size, "LDS access")
+    return start
 
 
 def _places(wave: Wave, address: int, offset: int, size: int) -> Array:
-    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
-    start = wave.vectors[address - VGPR][lanes].astype(np.int64) + offset
-    check_alignment(wave, start, size, "LDS access")
+    start = _starts(wave, address, offset, size)
     total = wave.workgroup.lds.data.size
-    if lanes.size and int(start.max()) + size > total:
-        lane = int(lanes[int(np.argmax(start))])
+    if start.size and int(start.max()) + size > total:
+        lane = int(np.flatnonzero(lanes_of(wave.exec_mask))[int(np.argmax(start))])
         last = int(start.max())
         reason = f"bytes {last}..{last + size - 1} in lane {lane}, the kernel has {total} bytes of LDS"
         raise wave.error("lds-bounds", reason)
@@ -88,10 +100,10 @@ def _places(wave: Wave, address: int, offset: int, size: int) -> Array:
     return places
 
 
-def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offsets: list[int]) -> Step:
-    decoder.arity(instruction, 2)
-    target = decoder.register(instruction, instruction.operands[0], form.words * form.places, "va")
-    address = decoder.register(instruction, instruction.operands[1], 1, "v").base
+def _decode_read(d: Decoder, form: _Form, offsets: list[int]) -> Step:
+    d.arity(2)
+    target = d.register(0, form.words * form.places, "va")
+    address = d.register(1, 1, "v").base
 
     def execute(wave: Wave) -> None:
         parts, actions = [], []
@@ -106,14 +118,13 @@ def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offset
         finish(wave, ("lgkmcnt",), True, tuple(target.keys), actions, lds=np.concatenate(touched))
 
     kept = tuple(target.keys) if "d16" in form.name else ()
-    traits = Traits("lds", (address, *kept), tuple(target.keys))
-    return Step(instruction, traits, execute)
+    return d.step(Traits("lds", (address, *kept), tuple(target.keys)), execute)
 
 
-def _decode_write(instruction: Instruction, decoder: Decoder, form: _Form, offsets: list[int]) -> Step:
-    decoder.arity(instruction, 1 + form.places)
-    address = decoder.register(instruction, instruction.operands[0], 1, "v").base
-    data = [decoder.register(instruction, operand, form.words, "va") for operand in instruction.operands[1:]]
+def _decode_write(d: Decoder, form: _Form, offsets: list[int]) -> Step:
+    d.arity(1 + form.places)
+    address = d.register(0, 1, "v").base
+    data = [d.register(n, form.words, "va") for n in range(1, 1 + form.places)]
 
     def execute(wave: Wave) -> None:
         actions = []
@@ -125,21 +136,42 @@ def _decode_write(instruction: Instruction, decoder: Decoder, form: _Form, offse
         finish(wave, ("lgkmcnt",), True, (), actions, lds=np.concatenate(touched))
 
     reads = (address, *(key for register in data for key in register.keys))
-    return Step(instruction, Traits("lds", reads, ()), execute)
+    return d.step(Traits("lds", reads, ()), execute)
+
+
+def _decode_update(d: Decoder, operation: Callable[[Array, Array, Array], None]) -> Step:
+    """ds_add_u32 and its like, without a result: address, data; lanes in order (CDNA3 ISA, "DS" atomics)."""
+    d.modifiers("offset")
+    d.arity(2)
+    address, data = d.register(0, 1, "v").base, d.register(1, 1, "va").base
+    offset = d.modifier("offset", 0, 0, 65535, "LDS offset")
+
+    def execute(wave: Wave) -> None:
+        start = _starts(wave, address, offset, 4)
+        values = wave.vectors[data - VGPR][np.flatnonzero(lanes_of(wave.exec_mask))]
+        lds = wave.workgroup.lds
+        if start.size and int(start.max()) + 4 > lds.data.size:
+            raise wave.error("lds-bounds", f"byte {int(start.max()) + 3}, the kernel has {lds.data.size} bytes of LDS")
+        places = start[:, None] + np.arange(4)
+        check_lds_order(wave, places, "vmcnt")
+        done = update_bytes(wave, lds, places, lambda old, positions: operation(old, positions, values), "LDS")
+        finish(wave, ("lgkmcnt",), True, (), [done], lds=places)
+
+    return d.step(Traits("lds", (address, data), ()), execute)
 
 
 # -- permutation ---------------------------------------------------------------------------------------
-def _decode_permute(instruction: Instruction, decoder: Decoder) -> Step:
+def _decode_permute(d: Decoder) -> Step:
     """Lanes exchange one VGPR through the LDS hardware without touching its memory."""
-    decoder.modifiers(instruction, "offset")
-    swizzles = instruction.mnemonic == "ds_swizzle_b32"
-    decoder.arity(instruction, 2 if swizzles else 3)
-    target = decoder.register(instruction, instruction.operands[0], 1, "v")
-    address = decoder.register(instruction, instruction.operands[1], 1, "v")
-    data = address if swizzles else decoder.register(instruction, instruction.operands[2], 1, "v")
-    text = instruction.modifiers.get("offset", "0")
-    pattern = _swizzle(instruction, text) if swizzles else None
-    offset = 0 if swizzles else decoder.integer(instruction, text, 0, 0, 65535, "LDS offset")
+    d.modifiers("offset")
+    name = d.instruction.mnemonic
+    swizzles = name == "ds_swizzle_b32"
+    d.arity(2 if swizzles else 3)
+    target, address = d.register(0, 1, "v"), d.register(1, 1, "v")
+    data = address if swizzles else d.register(2, 1, "v")
+    text = d.instruction.modifiers.get("offset", "0")
+    pattern = _swizzle(text, d.instruction.line) if swizzles else None
+    offset = 0 if swizzles else d.modifier("offset", 0, 0, 65535, "LDS offset")
 
     def execute(wave: Wave) -> None:
         active = lanes_of(wave.exec_mask)
@@ -147,7 +179,7 @@ def _decode_permute(instruction: Instruction, decoder: Decoder) -> Step:
         chosen = (
             pattern if pattern is not None else (wave.vectors[address.base - VGPR] + offset >> 2 & 63).astype(np.int64)
         )
-        if instruction.mnemonic == "ds_permute_b32":
+        if name == "ds_permute_b32":
             source = np.full(64, -1)
             source[chosen[active]] = lanes[active]
         else:
@@ -160,12 +192,12 @@ def _decode_permute(instruction: Instruction, decoder: Decoder) -> Step:
         finish(wave, ("lgkmcnt",), True, (target.base,), [])
 
     reads = tuple({address.base: None, data.base: None})
-    return Step(instruction, Traits("lds", reads, (target.base,)), execute)
+    return d.step(Traits("lds", reads, (target.base,)), execute)
 
 
-def _swizzle(instruction: Instruction, text: str) -> Array:
+def _swizzle(text: str, line: int) -> Array:
     """The lane each lane reads: 0x8000 set, a quad permutation; otherwise and, or, xor masks in groups of 32."""
-    bits, lane = swizzle_pattern(text, instruction.line), np.arange(64)
+    bits, lane = swizzle_pattern(text, line), np.arange(64)
     if bits & 0x8000:
         order = np.array([bits >> 2 * position & 3 for position in range(4)])
         quads: Array = (lane & ~3) + order[lane & 3]

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import TextError
 from .decode import Decoder, Step, is_constant
 from .floats import Array, bfloat16_to_float32
 from .hazards import Matrix, Traits
 from .operands import VGPR, Register, constant_bits
-from .parse import Instruction
 from .state import ALL_LANES, Wave
 
 
@@ -92,40 +90,32 @@ def output_places(shape: Shape) -> tuple[Array, Array, Array]:
     return 0 * row, row, column
 
 
-def decode(instruction: Instruction, decoder: Decoder) -> Step:
+def decode(d: Decoder) -> Step:
     """v_mfma_*: destination, A, B, and C (registers or an inline constant)."""
-    decoder.modifiers(instruction)
-    decoder.arity(instruction, 4)
-    shape = TABLE[instruction.mnemonic]
-    target, first, second, third = instruction.operands
-    result = decoder.register(instruction, target, shape.output_words, "va")
-    a = decoder.register(instruction, first, shape.input_words, "va")
-    b = decoder.register(instruction, second, shape.input_words, "va")
+    d.modifiers()
+    d.arity(4)
+    shape = TABLE[d.instruction.mnemonic]
+    result = d.register(0, shape.output_words, "va")
+    a, b = (d.register(n, shape.input_words, "va") for n in (1, 2))
     c: Register | None = None
     constant = 0
+    third = d.instruction.operands[3]
     if is_constant(third):
-        constant = constant_bits(third.value, "f32", instruction.line)  # type: ignore[arg-type]
+        constant = constant_bits(third.value, "f32", d.instruction.line)  # type: ignore[arg-type]
     else:
-        c = decoder.register(instruction, third, shape.output_words, "va")
-        _check_overlap(instruction, shape, result, c)
-    reads = (*a.keys, *b.keys, *(c.keys if c else ()))
-    matrix = Matrix(shape.passes, shape.kind != "f32", result, c, (*a.keys, *b.keys))
+        c = d.register(third, shape.output_words, "va")
+        if set(result.keys) & set(c.keys) and result != c and shape.output_words > 4:
+            raise d.text_error("C overlaps the destination in part; it may be the same or apart")
+    inputs = (*a.keys, *b.keys)
+    matrix = Matrix(shape.passes, shape.kind != "f32", result, c, inputs)
 
     def execute(wave: Wave) -> None:
-        accumulator = np.full((64, shape.output_words), constant, np.uint32)
-        if c is not None:
-            accumulator = np.ascontiguousarray(wave.vectors[c.base - VGPR : c.base - VGPR + c.count].T)
+        accumulator = np.full((64, shape.output_words), constant, np.uint32) if c is None else _inputs(wave, c)
         bits = multiply(shape, _inputs(wave, a), _inputs(wave, b), accumulator)
         for register in range(shape.output_words):
             wave.set_vector(result.base + register, bits[:, register], ALL_LANES)
 
-    return Step(instruction, Traits("mfma", reads, tuple(result.keys), matrix), execute, "all")
-
-
-def _check_overlap(instruction: Instruction, shape: Shape, result: Register, c: Register) -> None:
-    overlap = set(result.keys) & set(c.keys)
-    if overlap and result != c and shape.output_words > 4:
-        raise TextError("C overlaps the destination in part; it may be the same or apart", instruction.line)
+    return d.step(Traits("mfma", (*inputs, *(c.keys if c else ())), tuple(result.keys), matrix), execute, "all")
 
 
 def _inputs(wave: Wave, register: Register) -> Array:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from optimizer.errors import LimitError
 
 from ..errors import TextError
-from .descriptor import Descriptor, parse_descriptor
+from .descriptor import PROCESSORS, Descriptor, Processor, parse_descriptor
 from .metadata import Metadata, parse_metadata
 from .operands import Operand, parse_operand
-from .processors import PROCESSORS, Processor
 
 _PROCESSOR = re.compile(rf"--({'|'.join(PROCESSORS)})(:|$)")
 _LABEL = re.compile(r"\s*([A-Za-z_.$@][\w.$@]*):\s*")
@@ -34,37 +33,24 @@ class Instruction:
     modifiers: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Program:
     """Instructions of one file in order; `labels` maps a name to the index of the instruction after it."""
 
-    instructions: tuple[Instruction, ...]
-    labels: Mapping[str, int]
-    descriptors: Mapping[str, Descriptor]
-    target: str = ""
-    """The target id of .amdgcn_target, empty when it is not given."""
-    metadata: Mapping[str, Metadata] = field(default_factory=dict)
-
-    @property
-    def processor(self) -> Processor:
-        """Of the target; gfx942 if none is given."""
-        return processor_of(self.target)
-
-
-def processor_of(target: str) -> Processor:
-    """The processor of a target id; gfx942 for none."""
-    found = _PROCESSOR.search(target)
-    return PROCESSORS["gfx942" if found is None else found[1]]
-
-
-@dataclass
-class _Reader:
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
+    """Values of .set."""
     target: str = ""
+    """The target id of .amdgcn_target, empty when it is not given."""
     metadata: dict[str, Metadata] = field(default_factory=dict)
+
+    @property
+    def processor(self) -> Processor:
+        """Of the target; gfx942 if none is given."""
+        found = _PROCESSOR.search(self.target)
+        return PROCESSORS["gfx942" if found is None else found[1]]
 
 
 MAX_INSTRUCTIONS, MAX_LINE = 200_000, 2_000
@@ -76,27 +62,27 @@ _ENDLESS = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 
 def parse_program(text: str) -> Program:
     """Read a whole file. Errors: `TextError` with the line of what cannot be read, `LimitError`."""
-    reader = _Reader()
+    program = Program()
     lines = iter(strip_comments(text))
     for number, line in lines:
         rest = line
         while (match := _LABEL.match(rest)) is not None:
-            if match[1] in reader.labels:
+            if match[1] in program.labels:
                 raise TextError(f"label '{match[1]}' defined twice", number)
-            reader.labels[match[1]] = len(reader.instructions)
+            program.labels[match[1]] = len(program.instructions)
             rest = rest[match.end() :]
         rest = rest.strip()
         if not rest:
             continue
         if rest.startswith("."):
-            _directive(rest, number, lines, reader)
+            _directive(rest, number, lines, program)
         else:
-            if len(reader.instructions) == MAX_INSTRUCTIONS:
+            if len(program.instructions) == MAX_INSTRUCTIONS:
                 raise LimitError(
                     f"more than {MAX_INSTRUCTIONS:,} instructions", node=f"line {number}", limit=MAX_INSTRUCTIONS
                 )
-            reader.instructions.append(parse_instruction(rest, number, reader.symbols))
-    return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target, reader.metadata)
+            program.instructions.append(parse_instruction(rest, number, program.symbols))
+    return program
 
 
 def strip_comments(text: str) -> Iterator[tuple[int, str]]:
@@ -120,29 +106,29 @@ def _blanked(text: str) -> str:
     return "".join((*parts, text[at:]))
 
 
-def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader: _Reader) -> None:
+def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], program: Program) -> None:
     word, _, rest = text.partition(" ")
     if word == ".set":
         name, _, value = rest.partition(",")
         try:
-            reader.symbols[name.strip()] = int(value.strip(), 0)
+            program.symbols[name.strip()] = int(value.strip(), 0)
         except ValueError:
             raise TextError(
                 f"'.set {rest.strip()}' is not a number; the witness computes no expressions", number
             ) from None
     elif word == ".amdgcn_target":
-        reader.target = rest.strip().strip('"')
-        if _PROCESSOR.search(reader.target) is None:
-            raise TextError(f"target '{reader.target}' is not {' or '.join(PROCESSORS)}", number)
+        program.target = rest.strip().strip('"')
+        if _PROCESSOR.search(program.target) is None:
+            raise TextError(f"target '{program.target}' is not {' or '.join(PROCESSORS)}", number)
     elif word == ".amdhsa_kernel":
         body = _until(lines, ".end_amdhsa_kernel", number)
         name = rest.strip()
-        if name in reader.descriptors:
+        if name in program.descriptors:
             raise TextError(f"kernel descriptor '{name}' defined twice", number)
-        reader.descriptors[name] = parse_descriptor(name, body, number, processor_of(reader.target).lds_bytes)
+        program.descriptors[name] = parse_descriptor(name, body, number, program.processor.lds_bytes)
     elif word == ".amdgpu_metadata":
         body = _until(lines, ".end_amdgpu_metadata", number, keep_indent=True)
-        reader.metadata |= {kernel.name: kernel for kernel in parse_metadata(body, number)}
+        program.metadata |= {kernel.name: kernel for kernel in parse_metadata(body, number)}
 
 
 def _until(

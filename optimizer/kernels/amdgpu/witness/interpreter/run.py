@@ -16,11 +16,10 @@ from optimizer.errors import LimitError, OptionError, UnknownNameError
 from ..errors import ExecutionError
 from .descriptor import Descriptor
 from .hazards import Traits
-from .memory import DeviceMemory
+from .memory import DeviceMemory, SharedBytes
 from .metadata import Passed, check_launch, check_metadata
 from .operands import EXEC, VCC, VGPR
 from .parse import Program, parse_program
-from .races import SharedBytes
 from .state import ALL_LANES, Wave, Workgroup
 from .step_table import decode_program
 

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..errors import TextError
 from .decode import Decoder, Step, read_scc, words_of
 from .hazards import Traits
 from .operands import EXEC, VCC, Name
-from .parse import Instruction
 from .state import Wave
 
 _M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -209,30 +207,30 @@ MNEMONICS = frozenset(_TABLE) | frozenset(_SAVE_EXEC)
 BRANCHES = frozenset(_BRANCHES)
 
 
-def decode(instruction: Instruction, decoder: Decoder) -> Step:
+def decode(d: Decoder) -> Step:
     """A scalar instruction that computes something."""
-    decoder.modifiers(instruction)
-    if instruction.mnemonic in _SAVE_EXEC:
-        return _save_exec(instruction, decoder)
-    spec = _TABLE[instruction.mnemonic]
-    decoder.arity(instruction, len(spec.sources) + bool(spec.result))
-    operands = list(instruction.operands)
+    d.modifiers()
+    if d.instruction.mnemonic in _SAVE_EXEC:
+        return _save_exec(d)
+    spec = _TABLE[d.instruction.mnemonic]
+    d.arity(len(spec.sources) + bool(spec.result))
+    operands = list(d.instruction.operands)
     reads: list[int] = []
     readers: list[Callable[[Wave], int]] = []
     target = None
     if spec.result:
-        target = decoder.register(instruction, operands.pop(0), words_of(spec.result), "s")
+        target = d.register(operands.pop(0), words_of(spec.result), "s")
         if spec.tied:
             base, count = target.base, target.count
             reads += target.keys
             readers.append(lambda wave: wave.scalar(base, count))
     for kind, operand in zip(spec.sources, operands, strict=True):
         if kind in ("k16", "q16"):
-            value = decoder.immediate(instruction, operand, -32768 if kind == "k16" else 0, 65535)
+            value = d.immediate(operand, -32768 if kind == "k16" else 0, 65535)
             value = signed(value & 0xFFFF, 16) if kind == "k16" else value
             readers.append(lambda _, value=value: value)  # type: ignore[misc]
             continue
-        keys, reader = decoder.source(instruction, operand, kind, "s")
+        keys, reader = d.source(operand, kind, "s")
         reads += keys
         readers.append(reader)  # type: ignore[arg-type]
     if spec.reads_scc:
@@ -245,15 +243,14 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
         if scc is not None:
             wave.scc = scc
 
-    writes = tuple(target.keys) if target is not None else ()
-    return Step(instruction, Traits("salu", tuple(reads), writes), execute)
+    return d.step(Traits("salu", tuple(reads), tuple(target.keys) if target is not None else ()), execute)
 
 
-def _save_exec(instruction: Instruction, decoder: Decoder) -> Step:
-    decoder.arity(instruction, 2)
-    target = decoder.register(instruction, instruction.operands[0], 2, "s")
-    keys, reader = decoder.source(instruction, instruction.operands[1], "u64", "s")
-    combine = _SAVE_EXEC[instruction.mnemonic]
+def _save_exec(d: Decoder) -> Step:
+    d.arity(2)
+    target = d.register(0, 2, "s")
+    keys, reader = d.source(1, "u64", "s")
+    combine = _SAVE_EXEC[d.instruction.mnemonic]
 
     def execute(wave: Wave) -> None:
         active, source = wave.exec_mask, reader(wave)
@@ -262,20 +259,20 @@ def _save_exec(instruction: Instruction, decoder: Decoder) -> Step:
         wave.set_scalar(EXEC, 2, new)
         wave.scc = int(new != 0)
 
-    return Step(instruction, Traits("salu", (*keys, EXEC, EXEC + 1), (*target.keys, EXEC, EXEC + 1)), execute)
+    return d.step(Traits("salu", (*keys, EXEC, EXEC + 1), (*target.keys, EXEC, EXEC + 1)), execute)
 
 
-def decode_branch(instruction: Instruction, labels: dict[str, int]) -> Step:
+def decode_branch(d: Decoder, labels: dict[str, int]) -> Step:
     """A branch; `labels` maps each label to the index of the instruction that follows it."""
-    if len(instruction.operands) != 1 or not isinstance(label := instruction.operands[0].value, Name):
-        raise TextError(f"{instruction.mnemonic} takes a label", instruction.line)
+    name, operands = d.instruction.mnemonic, d.instruction.operands
+    if len(operands) != 1 or not isinstance(label := operands[0].value, Name):
+        raise d.text_error(f"{name} takes a label")
     if label.text not in labels:
-        raise TextError(f"no label '{label.text}'", instruction.line, tuple(sorted(labels)))
-    target, taken = labels[label.text], _BRANCHES[instruction.mnemonic]
-    reads = (VCC, VCC + 1) if "vcc" in instruction.mnemonic else ()
+        raise d.text_error(f"no label '{label.text}'", tuple(sorted(labels)))
+    target, taken = labels[label.text], _BRANCHES[name]
 
     def execute(wave: Wave) -> None:
         if taken(wave):
             wave.pc = target - 1
 
-    return Step(instruction, Traits("flow", reads, ()), execute)
+    return d.step(Traits("flow", (VCC, VCC + 1) if "vcc" in name else (), ()), execute)

@@ -1,19 +1,21 @@
-"""Vector ALU instructions: decoding and lane-wise execution of the tables in `vector_table`."""
+"""Vector ALU instructions: decoding and lane-wise execution of the tables in `vector_table`, also between lanes (DPP).
+
+Which lane each lane reads, and which lanes are written: CDNA3 ISA, section "DPP".
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import TextError
-from . import dpp
 from .decode import Decoder, Step, is_constant, words_of
 from .floats import flush_denormals
 from .hazards import Traits
 from .operands import EXEC, VCC, VGPR, Operand, Register
-from .parse import Instruction
 from .state import Array, Wave, lanes_of, mask_of
 from .vector_table import TABLE, VectorOp
 
@@ -24,6 +26,9 @@ _VIEWS = {
     "f16": np.float16, "i16": np.int16, "u16": np.uint16,
 }  # fmt: skip
 _LOW_HALF = np.uint32(0xFFFF)
+_CONTROLS = ("quad_perm", "row_shl", "row_shr", "row_ror", "row_mirror", "row_half_mirror", "row_bcast", "row_newbcast")
+_LANE = np.arange(64)
+_ROW, _IN_ROW = _LANE & ~15, _LANE & 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +37,45 @@ class _Source:
     read: Reader
 
 
-def decode(instruction: Instruction, decoder: Decoder) -> Step:
+def decode(d: Decoder) -> Step:
     """A vector instruction of the table, with DPP if its modifiers say so."""
-    spec = TABLE[instruction.mnemonic]
-    is_dpp = instruction.suffix == "dpp"
-    decoder.modifiers(instruction, "clamp", *(dpp.MODIFIERS if is_dpp else ()))
-    decoder.arity(instruction, len(spec.results) + len(spec.sources))
-    operands = instruction.operands
+    name, operands = d.instruction.mnemonic, d.instruction.operands
+    spec = TABLE[name]
+    is_dpp = d.instruction.suffix == "dpp"
+    d.modifiers("clamp", *((*_CONTROLS, "row_mask", "bank_mask", "bound_ctrl") if is_dpp else ()))
+    d.arity(len(spec.results) + len(spec.sources))
     if spec.registers_only and any(is_constant(operand) for operand in operands):
-        raise TextError(f"{instruction.mnemonic}: the witness takes registers only", instruction.line)
-    targets = [_target(instruction, decoder, kind, op) for kind, op in zip(spec.results, operands, strict=False)]
-    sources = [
-        _source(instruction, decoder, kind, op) for kind, op in zip(spec.sources, operands[len(targets) :], strict=True)
-    ]
+        raise d.text_error(f"{name}: the witness takes registers only")
+    targets = [d.register(n, words_of(kind), "s" if kind[0] == "m" else "v") for n, kind in enumerate(spec.results)]
+    sources = [_source(d, kind, op) for kind, op in zip(spec.sources, operands[len(targets) :], strict=True)]
     if is_dpp:
-        sources[0] = _moved_source(instruction, spec.sources[0], sources[0], operands[len(targets)])
+        sources[0] = _moved_source(d, spec.sources[0], sources[0], operands[len(targets)])
     if spec.tied:
-        sources.append(_Source(tuple(targets[0].keys), _typed(spec.results[0], Operand(targets[0]), _raw(targets[0]))))
+        first = targets[0].base - VGPR
+        old = _typed(spec.results[0], Operand(targets[0]), lambda wave: wave.vectors[first])
+        sources.append(_Source(tuple(targets[0].keys), old))
     if spec.reads_vcc:
         sources.append(_Source((VCC, VCC + 1), lambda wave: lanes_of(wave.scalar(VCC, 2))))
     reads = [key for source in sources for key in source.keys]
     writes = [key for target in targets for key in target.keys]
     if spec.writes_exec:
         writes += [EXEC, EXEC + 1]
-    if is_dpp and dpp.keeps_lanes(instruction, decoder):
-        reads += [key for target in targets for key in target.keys]
+    write_lanes: Callable[[Wave], int] = lambda wave: wave.exec_mask  # noqa: E731
+    if is_dpp:
+        rows, banks = (d.modifier(mask, 15, 0, 15) for mask in ("row_mask", "bank_mask"))
+        if "bound_ctrl" not in d.instruction.modifiers or rows != 15 or banks != 15:
+            reads += [key for target in targets for key in target.keys]
+        write_lanes = _written_lanes(d, rows, banks)
     traits = Traits(spec.unit, tuple(reads), tuple(writes), dpp=is_dpp, div_fmas=spec.reads_vcc,
-                    packed=instruction.mnemonic.startswith("v_pk_"))  # fmt: skip
-    write_lanes = dpp.write_lanes(instruction, decoder) if is_dpp else None
-    execute = _executor(spec, targets, sources, "clamp" in instruction.modifiers, write_lanes)
+                    packed=name.startswith("v_pk_"))  # fmt: skip
+    clamps = "clamp" in d.instruction.modifiers
+    if clamps and spec.results[0][0] != "f":
+        raise TextError("the witness clamps floating-point results only", 0)
+    execute = _executor(spec, targets, sources, clamps, write_lanes)
     if is_dpp:
         unmoved = tuple(key for source in sources[1:] for key in source.keys)
-        return Step(instruction, traits, _checked(execute, unmoved), "own")
-    return Step(instruction, traits, execute)
+        return d.step(traits, _checked(execute, unmoved), "own")
+    return d.step(traits, execute)
 
 
 def _checked(execute: Callable[[Wave], None], keys: tuple[int, ...]) -> Callable[[Wave], None]:
@@ -77,23 +88,14 @@ def _checked(execute: Callable[[Wave], None], keys: tuple[int, ...]) -> Callable
     return run
 
 
-def _target(instruction: Instruction, decoder: Decoder, kind: str, operand: Operand) -> Register:
-    return decoder.register(instruction, operand, words_of(kind), "s" if kind[0] == "m" else "v")
-
-
-def _source(instruction: Instruction, decoder: Decoder, kind: str, operand: Operand) -> _Source:
+def _source(d: Decoder, kind: str, operand: Operand) -> _Source:
     if kind[0] == "m":
-        keys, reader = decoder.source(instruction, operand, kind, "s")
+        keys, reader = d.source(operand, kind, "s")
         return _Source(keys, lambda wave: lanes_of(int(reader(wave))))
     if (operand.negate or operand.absolute) and kind[0] != "f":
-        raise TextError(f"{instruction.mnemonic}: an integer source takes no '-' or '|x|'", instruction.line)
-    keys, reader = decoder.source(instruction, operand, kind)
+        raise d.text_error(f"{d.instruction.mnemonic}: an integer source takes no '-' or '|x|'")
+    keys, reader = d.source(operand, kind)
     return _Source(keys, _typed(kind, operand, reader))
-
-
-def _raw(register: Register) -> Callable[[Wave], Array]:
-    first = register.base - VGPR
-    return lambda wave: wave.vectors[first]
 
 
 def _typed(kind: str, operand: Operand, reader: Callable[[Wave], int | Array]) -> Reader:
@@ -115,43 +117,17 @@ def _typed(kind: str, operand: Operand, reader: Callable[[Wave], int | Array]) -
     return read
 
 
-def _moved_source(instruction: Instruction, kind: str, source: _Source, operand: Operand) -> _Source:
-    """The first source of a DPP instruction comes from other lanes."""
-    if not isinstance(operand.value, Register) or words_of(kind) != 1:
-        raise TextError("DPP moves one VGPR", instruction.line)
-    first = operand.value.base - VGPR
-    lanes = dpp.source_lanes(instruction)
-    plain = _typed(kind, operand, lambda wave: _moved(wave, first, lanes))
-    return _Source(source.keys, plain)
-
-
-def _moved(wave: Wave, first: int, lanes: Array) -> Array:
-    active = lanes_of(wave.exec_mask)
-    needed = mask_of(active & (lanes >= 0))
-    wanted = 0
-    for lane in np.flatnonzero(lanes_of(needed)).tolist():
-        wanted |= 1 << int(lanes[lane])
-    wave.require_known((first + VGPR,), wanted & wave.exec_mask)
-    moved = wave.vectors[first][np.maximum(lanes, 0)]
-    # A lane that is off, or outside the row, reads 0 with bound_ctrl.
-    usable = (lanes >= 0) & active[np.maximum(lanes, 0)]
-    return np.where(usable, moved, np.uint32(0))
-
-
 def _executor(
     spec: VectorOp,
     targets: list[Register],
     sources: list[_Source],
     clamp: bool,
-    write_lanes: Callable[[Wave], int] | None,
+    write_lanes: Callable[[Wave], int],
 ) -> Callable[[Wave], None]:
-    if clamp and spec.results[0][0] != "f":
-        raise TextError("the witness clamps floating-point results only", 0)
-
     def execute(wave: Wave) -> None:
         outcome = spec.compute(*[source.read(wave) for source in sources])
         results = outcome if isinstance(outcome, tuple) else (outcome,)
-        mask = wave.exec_mask if write_lanes is None else write_lanes(wave)
+        mask = write_lanes(wave)
         for kind, target, value in zip(spec.results, targets, results, strict=True):
             if kind[0] == "m":
                 wave.set_scalar(target.base, 2, mask_of(value) & mask)
@@ -177,49 +153,102 @@ def _write(wave: Wave, kind: str, target: Register, value: Array, mask: int) -> 
     wave.set_vector(target.base, bits, mask)
 
 
+# -- DPP -----------------------------------------------------------------------------------------------
+def _moved_source(d: Decoder, kind: str, source: _Source, operand: Operand) -> _Source:
+    """The first source of a DPP instruction comes from other lanes."""
+    if not isinstance(operand.value, Register) or words_of(kind) != 1:
+        raise d.text_error("DPP moves one VGPR")
+    first = operand.value.base - VGPR
+    lanes = _source_lanes(d)
+
+    def moved(wave: Wave) -> Array:
+        active = lanes_of(wave.exec_mask)
+        wanted = 0
+        for lane in lanes[active & (lanes >= 0)].tolist():
+            wanted |= 1 << lane
+        wave.require_known((first + VGPR,), wanted & wave.exec_mask)
+        # A lane that is off, or outside the row, reads 0 with bound_ctrl.
+        usable = (lanes >= 0) & active[np.maximum(lanes, 0)]
+        return np.where(usable, wave.vectors[first][np.maximum(lanes, 0)], np.uint32(0))
+
+    return _Source(source.keys, _typed(kind, operand, moved))
+
+
+def _source_lanes(d: Decoder) -> Array:
+    """For every lane the lane it reads, -1 where that is outside the row."""
+    given = [name for name in _CONTROLS if name in d.instruction.modifiers]
+    if len(given) != 1:
+        raise d.text_error("a DPP instruction names exactly one movement", _CONTROLS)
+    name, text = given[0], d.instruction.modifiers[given[0]]
+    if name == "quad_perm":
+        order = [int(word) for word in re.findall(r"\d+", text)]
+        if len(order) != 4 or max(order) > 3:
+            raise d.text_error(f"quad_perm:{text} is not four lanes 0..3")
+        lanes: Array = (_LANE & ~3) + np.array(order)[_LANE & 3]
+        return lanes
+    if name in ("row_mirror", "row_half_mirror"):
+        return _LANE ^ (15 if name == "row_mirror" else 7)
+    amount = int(text)
+    if name == "row_bcast":
+        if amount == 15:
+            return np.where(_LANE >= 16, _ROW - 1, -1)
+        return np.where(_LANE >= 32, np.full(64, 31), -1)
+    if name == "row_newbcast":
+        return _ROW + amount
+    if name == "row_ror":
+        return _ROW + ((_IN_ROW - amount) & 15)
+    moved = _IN_ROW + amount if name == "row_shl" else _IN_ROW - amount
+    return np.where((moved >= 0) & (moved < 16), _ROW + moved, -1)
+
+
+def _written_lanes(d: Decoder, rows: int, banks: int) -> Callable[[Wave], int]:
+    """The lanes that a DPP instruction writes: exec, row and bank masks, and without bound_ctrl only those whose
+    source lane exists and is on."""
+    enabled = (rows >> (_LANE >> 4) & 1 & (banks >> (_LANE >> 2 & 3))).astype(np.bool_)
+    lanes = _source_lanes(d)
+    bounded = "bound_ctrl" in d.instruction.modifiers
+
+    def mask(wave: Wave) -> int:
+        active = lanes_of(wave.exec_mask)
+        usable = (lanes >= 0) & active[np.maximum(lanes, 0)]
+        return mask_of(active & enabled & (usable | bounded))
+
+    return mask
+
+
 # -- lane access ---------------------------------------------------------------------------------------
 LANE_MNEMONICS = frozenset({"v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32"})
 
 
-def decode_lane(instruction: Instruction, decoder: Decoder) -> Step:
+def decode_lane(d: Decoder) -> Step:
     """v_readfirstlane, v_readlane, v_writelane: one lane between a VGPR and SGPRs, whatever exec says."""
-    decoder.modifiers(instruction)
-    name = instruction.mnemonic
-    decoder.arity(instruction, 2 if name == "v_readfirstlane_b32" else 3)
-    operands = instruction.operands
+    d.modifiers()
+    name = d.instruction.mnemonic
+    d.arity(2 if name == "v_readfirstlane_b32" else 3)
     select_keys: tuple[int, ...] = ()
     select: Callable[[Wave], int | Array] = lambda wave: _first_lane(wave.exec_mask)  # noqa: E731
-    if len(operands) == 3:
-        select_keys, select = decoder.source(instruction, operands[2], "u32", "s")
+    if name != "v_readfirstlane_b32":
+        select_keys, select = d.source(2, "u32", "s")
     lane_select = select_keys[0] if select_keys else None
+    target = d.register(0, 1, "v" if name == "v_writelane_b32" else "s").base
     if name == "v_writelane_b32":
-        return _writelane(instruction, decoder, select, select_keys)
-    target = decoder.register(instruction, operands[0], 1, "s").base
-    source = decoder.register(instruction, operands[1], 1, "v").base
+        keys, value = d.source(1, "u32", "s")
+        reads = (*keys, *select_keys, target)
 
-    def execute(wave: Wave) -> None:
-        wave.require_known(select_keys, 0)
-        lane = int(select(wave)) & 63
-        wave.require_known((source,), 1 << lane)
-        wave.set_scalar(target, 1, int(wave.vectors[source - VGPR, lane]))
+        def execute(wave: Wave) -> None:
+            wave.require_known((*keys, *select_keys), wave.exec_mask)
+            wave.set_vector(target, np.array([value(wave)], np.uint32), 1 << (int(select(wave)) & 63))
+    else:
+        source = d.register(1, 1, "v").base
+        reads = (source, *select_keys)
 
-    traits = Traits("valu", (source, *select_keys), (target,), lane_access=True, lane_select=lane_select)
-    return Step(instruction, traits, execute, "own")
+        def execute(wave: Wave) -> None:
+            wave.require_known(select_keys, 0)
+            lane = int(select(wave)) & 63
+            wave.require_known((source,), 1 << lane)
+            wave.set_scalar(target, 1, int(wave.vectors[source - VGPR, lane]))
 
-
-def _writelane(
-    instruction: Instruction, decoder: Decoder, select: Callable[[Wave], int | Array], select_keys: tuple[int, ...]
-) -> Step:
-    target = decoder.register(instruction, instruction.operands[0], 1, "v").base
-    keys, value = decoder.source(instruction, instruction.operands[1], "u32", "s")
-
-    def execute(wave: Wave) -> None:
-        lane = int(select(wave)) & 63
-        wave.set_vector(target, np.array([value(wave)], np.uint32), 1 << lane)
-
-    lane_select = select_keys[0] if select_keys else None
-    traits = Traits("valu", (*keys, *select_keys, target), (target,), lane_access=True, lane_select=lane_select)
-    return Step(instruction, traits, _checked(execute, (*keys, *select_keys)), "own")
+    return d.step(Traits("valu", reads, (target,), lane_access=True, lane_select=lane_select), execute, "own")
 
 
 def _first_lane(mask: int) -> int:
@@ -227,20 +256,21 @@ def _first_lane(mask: int) -> int:
 
 
 # -- AGPR moves ----------------------------------------------------------------------------------------
-ACC_MNEMONICS = frozenset({"v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32"})
+_ACC_FILES = {"v_accvgpr_read_b32": ("v", "a"), "v_accvgpr_write_b32": ("a", "sv"), "v_accvgpr_mov_b32": ("a", "a")}
+"""Files of target and source."""
+ACC_MNEMONICS = frozenset(_ACC_FILES)
 
 
-def decode_acc(instruction: Instruction, decoder: Decoder) -> Step:
+def decode_acc(d: Decoder) -> Step:
     """Moves between VGPRs and AGPRs."""
-    decoder.modifiers(instruction)
-    decoder.arity(instruction, 2)
-    files = {"v_accvgpr_read_b32": ("v", "a"), "v_accvgpr_write_b32": ("a", "sv"), "v_accvgpr_mov_b32": ("a", "a")}
-    target_file, source_file = files[instruction.mnemonic]
-    target = decoder.register(instruction, instruction.operands[0], 1, target_file).base
-    keys, reader = decoder.source(instruction, instruction.operands[1], "u32", source_file)
+    d.modifiers()
+    d.arity(2)
+    target_file, source_file = _ACC_FILES[d.instruction.mnemonic]
+    target = d.register(0, 1, target_file).base
+    keys, reader = d.source(1, "u32", source_file)
 
     def execute(wave: Wave) -> None:
         raw = reader(wave)
         wave.set_vector(target, np.array([raw], np.uint32) if isinstance(raw, int) else raw, wave.exec_mask)
 
-    return Step(instruction, Traits("valu", keys, (target,)), execute)
+    return d.step(Traits("valu", keys, (target,)), execute)

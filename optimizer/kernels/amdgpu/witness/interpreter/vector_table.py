@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .division import divide_fixup, divide_fmas, divide_scale
 from .floats import (
     Array,
+    divide_fixup,
+    divide_fmas,
+    divide_scale,
     float32_to_bfloat16,
     fused_multiply_add,
     half_towards_zero,
@@ -22,10 +24,10 @@ from .floats import (
     maximum_or_nan,
     minimum,
     minimum_or_nan,
+    packed_operations,
     to_integer,
     wide,
 )
-from .packed import packed_operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,15 @@ def _lowest(values: Array) -> Array:
     return np.where(values == 0, np.uint32(0xFFFFFFFF), (exponent - 1).astype(np.uint32))
 
 
-def _median(a: Array, b: Array, c: Array) -> Array:
-    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+_Two = Callable[[Array, Array], Array]
+
+
+def _of_three(function: _Two) -> Callable[[Array, Array, Array], Array]:
+    return lambda a, b, c: function(function(a, b), c)
+
+
+def _median(low: _Two, high: _Two) -> Callable[[Array, Array, Array], Array]:
+    return lambda a, b, c: high(low(a, b), low(high(a, b), c))
 
 
 def _before_count(lane_first: int) -> Callable[[Array, Array], Array]:
@@ -214,16 +223,11 @@ def _integer_table() -> dict[str, VectorOp]:
         "v_mul_hi_i32_i24": _op(two, lambda a, b: _low(_u64(_signed24(a) * _signed24(b) >> 32))),
         "v_mad_i64_i32": _op("i64 m64 <- i32 i32 i64", _mad_wide_signed),
         "v_mad_u64_u32": _op("u64 m64 <- u32 u32 u64", _mad_wide),
-        "v_min_u32": _op(two, np.minimum),
-        "v_max_u32": _op(two, np.maximum),
-        "v_min_i32": _op(signed_two, np.minimum),
-        "v_max_i32": _op(signed_two, np.maximum),
-        "v_min3_u32": _op(three, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-        "v_max3_u32": _op(three, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
-        "v_min3_i32": _op("i32 <- i32 i32 i32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-        "v_max3_i32": _op("i32 <- i32 i32 i32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
-        "v_med3_u32": _op(three, _median),
-        "v_med3_i32": _op("i32 <- i32 i32 i32", _median),
+        **{f"v_min_{k}": _op(f"{k} <- {k} {k}", np.minimum) for k in ("u32", "i32")},
+        **{f"v_max_{k}": _op(f"{k} <- {k} {k}", np.maximum) for k in ("u32", "i32")},
+        **{f"v_min3_{k}": _op(f"{k} <- {k} {k} {k}", _of_three(np.minimum)) for k in ("u32", "i32")},
+        **{f"v_max3_{k}": _op(f"{k} <- {k} {k} {k}", _of_three(np.maximum)) for k in ("u32", "i32")},
+        **{f"v_med3_{k}": _op(f"{k} <- {k} {k} {k}", _median(np.minimum, np.maximum)) for k in ("u32", "i32")},
         "v_cndmask_b32": _op("u32 <- u32 u32 m64", lambda a, b, lanes: np.where(lanes, b, a)),
         "v_mbcnt_lo_u32_b32": _op(two, _before_count(0)),
         "v_mbcnt_hi_u32_b32": _op(two, _before_count(32)),
@@ -252,9 +256,9 @@ def _float_table() -> dict[str, VectorOp]:
             f"v_max_{kind}": _op(two, maximum),
             f"v_fma_{kind}": _op(three, fused_multiply_add),
             f"v_fmac_{kind}": _op(two, fused_multiply_add, tied=True),
-            f"v_max3_{kind}": _op(three, lambda a, b, c: maximum(maximum(a, b), c)),
-            f"v_min3_{kind}": _op(three, lambda a, b, c: minimum(minimum(a, b), c)),
-            f"v_med3_{kind}": _op(three, lambda a, b, c: maximum(minimum(a, b), minimum(maximum(a, b), c))),
+            f"v_max3_{kind}": _op(three, _of_three(maximum)),
+            f"v_min3_{kind}": _op(three, _of_three(minimum)),
+            f"v_med3_{kind}": _op(three, _median(minimum, maximum)),
             f"v_floor_{kind}": _op(one, np.floor),
             f"v_ceil_{kind}": _op(one, np.ceil),
             f"v_trunc_{kind}": _op(one, np.trunc),
@@ -269,9 +273,8 @@ def _float_table() -> dict[str, VectorOp]:
             f"v_cos_{kind}": _op(one, wide(lambda a: np.cos(2 * np.pi * a)), "trans"),
             f"v_ldexp_{kind}": _op(f"{kind} <- {kind} i{32 if kind == 'f32' else 16}", np.ldexp),
         }
-    triple = "f32 <- f32 f32 f32"
-    table["v_minimum3_f32"] = _op(triple, lambda a, b, c: minimum_or_nan(minimum_or_nan(a, b), c))
-    table["v_maximum3_f32"] = _op(triple, lambda a, b, c: maximum_or_nan(maximum_or_nan(a, b), c))
+    table["v_minimum3_f32"] = _op("f32 <- f32 f32 f32", _of_three(minimum_or_nan))
+    table["v_maximum3_f32"] = _op("f32 <- f32 f32 f32", _of_three(maximum_or_nan))
     table["v_add_f64"] = _op("f64 <- f64 f64", lambda a, b: a + b)
     table["v_mul_f64"] = _op("f64 <- f64 f64", lambda a, b: a * b)
     table["v_rcp_iflag_f32"] = table["v_rcp_f32"]
@@ -280,19 +283,15 @@ def _float_table() -> dict[str, VectorOp]:
 
 def _conversions() -> dict[str, VectorOp]:
     low, high = -(1 << 31), (1 << 31) - 1
+    floats = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+    plain = (("f32", "f16"), ("f16", "f32"), ("f32", "u32"), ("f32", "i32"), ("f16", "u16"), ("f16", "i16"),
+             ("f64", "f32"), ("f32", "f64"))  # fmt: skip
     table = {
-        "v_cvt_f32_f16": _op("f32 <- f16", lambda a: a.astype(np.float32)),
-        "v_cvt_f16_f32": _op("f16 <- f32", lambda a: a.astype(np.float16)),
-        "v_cvt_f32_u32": _op("f32 <- u32", lambda a: a.astype(np.float32)),
-        "v_cvt_f32_i32": _op("f32 <- i32", lambda a: a.astype(np.float32)),
+        **{f"v_cvt_{to}_{kind}": _op(f"{to} <- {kind}", _as(floats[to])) for to, kind in plain},
         "v_cvt_u32_f32": _op("u32 <- f32", lambda a: to_integer(a, 0, (1 << 32) - 1).astype(np.uint32)),
         "v_cvt_i32_f32": _op("i32 <- f32", lambda a: to_integer(a, low, high).astype(np.int32)),
-        "v_cvt_f16_u16": _op("f16 <- u16", lambda a: a.astype(np.float16)),
-        "v_cvt_f16_i16": _op("f16 <- i16", lambda a: a.astype(np.float16)),
         "v_cvt_u16_f16": _op("u16 <- f16", lambda a: to_integer(a, 0, 65535).astype(np.uint16)),
         "v_cvt_i16_f16": _op("i16 <- f16", lambda a: to_integer(a, -32768, 32767).astype(np.int16)),
-        "v_cvt_f64_f32": _op("f64 <- f32", lambda a: a.astype(np.float64)),
-        "v_cvt_f32_f64": _op("f32 <- f64", lambda a: a.astype(np.float32)),
         "v_cvt_pk_i16_i32": _op("u32 <- i32 i32", lambda a, b: _pack(*(np.clip(x, -32768, 32767) for x in (a, b)))),
         "v_cvt_pk_u16_u32": _op("u32 <- u32 u32", lambda a, b: _pack(*(np.minimum(x, 65535) for x in (a, b)))),
         "v_cvt_pknorm_i16_f32": _op("u32 <- f32 f32", lambda a, b: _pack(_normalised(a), _normalised(b))),
@@ -306,6 +305,10 @@ def _conversions() -> dict[str, VectorOp]:
             "f32 <- u32", lambda a, shift=shift: (a >> shift & np.uint32(0xFF)).astype(np.float32)
         )
     return table
+
+
+def _as(kind: Any) -> Callable[[Array], Array]:
+    return lambda a: a.astype(kind)
 
 
 def _half_bits(values: Array) -> Array:

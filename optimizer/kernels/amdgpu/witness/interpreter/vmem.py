@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import TextError
-from .access import Done, check_alignment, load_device, store_device, write_bytes
-from .decode import Decoder, Step
+from .access import Done, add_floats, check_alignment, load_device, store_device, update_device, write_bytes
+from .decode import Decoder, Execute, Step
 from .hazards import Traits
 from .operands import M0, VGPR, Name, Operand, Register
-from .parse import Instruction
-from .state import Array, Wave, lanes_of
-from .waits import Outstanding
+from .state import Array, Outstanding, Wave, lanes_of
 
 _CACHE = ("glc", "slc", "nt", "sc0", "sc1")
 _FORMS = {
@@ -25,7 +21,6 @@ _FORMS = {
 """Bytes of a component, and how many there are."""
 _STORE_FORMS = ("byte", "short", "short_d16_hi", "dword", "dwordx2", "dwordx3", "dwordx4")
 _SCALAR_WORDS = {"": 1, "x2": 2, "x4": 4, "x8": 8, "x16": 16}
-_NAME = re.compile(r"(buffer|global|flat|scratch)_(load|store)_(\w+)")
 SMEM_MNEMONICS = frozenset(f"s_load_dword{suffix}" for suffix in _SCALAR_WORDS)
 MNEMONICS = frozenset(
     f"{space}_{verb}_{form}"
@@ -33,6 +28,13 @@ MNEMONICS = frozenset(
     for verb, forms in (("load", [name for name in _FORMS if name not in ("byte", "short")]), ("store", _STORE_FORMS))
     for form in forms
 )
+_UPDATES: dict[str, Callable[[Array, Array, Array], None]] = {
+    "global_atomic_add": np.add.at,
+    "global_atomic_umax": np.maximum.at,
+    "global_atomic_umin": np.minimum.at,
+    "global_atomic_add_f32": add_floats,
+}
+ATOMIC_MNEMONICS = frozenset(_UPDATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +97,18 @@ def check_scalar_loads(wave: Wave, addresses: Array, size: int) -> None:
 
 
 # -- scalar loads --------------------------------------------------------------------------------------
-def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
+def decode_scalar_load(d: Decoder) -> Step:
     """s_load_dword*: destination, 64-bit base, byte offset (a constant or an SGPR, or an SGPR with `offset:`)."""
-    decoder.modifiers(instruction, "glc", "offset")
-    decoder.arity(instruction, 3)
-    words = _SCALAR_WORDS[instruction.mnemonic.removeprefix("s_load_dword")]
-    target = decoder.register(instruction, instruction.operands[0], words, "s")
-    base = decoder.register(instruction, instruction.operands[1], 2, "s")
-    fixed = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, -(1 << 20), (1 << 20) - 1, "offset")
+    d.modifiers("glc", "offset")
+    d.arity(3)
+    words = _SCALAR_WORDS[d.instruction.mnemonic.removeprefix("s_load_dword")]
+    target, base = d.register(0, words, "s"), d.register(1, 2, "s")
+    fixed = d.modifier("offset", 0, -(1 << 20), (1 << 20) - 1)
     keys: tuple[int, ...] = ()
-    if isinstance(instruction.operands[2].value, Register):
-        keys, reader = decoder.source(instruction, instruction.operands[2], "u32", "s")
+    if isinstance(d.instruction.operands[2].value, Register):
+        keys, reader = d.source(2, "u32", "s")
     else:
-        offset = decoder.immediate(instruction, instruction.operands[2], -(1 << 20), (1 << 20) - 1)
+        offset = d.immediate(2, -(1 << 20), (1 << 20) - 1)
         reader = lambda _: offset  # noqa: E731
 
     def execute(wave: Wave) -> None:
@@ -118,50 +119,46 @@ def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
         start = int(address[0])
         finish(wave, ("lgkmcnt",), False, tuple(target.keys), actions, (start, start + 4 * words))
 
-    return Step(instruction, Traits("smem", (*base.keys, *keys), tuple(target.keys)), execute)
+    return d.step(Traits("smem", (*base.keys, *keys), tuple(target.keys)), execute)
 
 
-def decode_time(instruction: Instruction, decoder: Decoder) -> Step:
+def decode_time(d: Decoder) -> Step:
     """s_memtime: a counter that only grows; here, the wave's wait states."""
-    decoder.modifiers(instruction)
-    decoder.arity(instruction, 1)
-    target = decoder.register(instruction, instruction.operands[0], 2, "s")
+    d.modifiers()
+    d.arity(1)
+    target = d.register(0, 2, "s")
 
     def execute(wave: Wave) -> None:
         wave.set_scalar(target.base, 2, wave.hazards.clock)
         finish(wave, ("lgkmcnt",), False, tuple(target.keys), [])
 
-    return Step(instruction, Traits("smem", (), tuple(target.keys)), execute)
+    return d.step(Traits("smem", (), tuple(target.keys)), execute)
 
 
 # -- vector memory -------------------------------------------------------------------------------------
-def decode(instruction: Instruction, decoder: Decoder) -> Step:
+def decode(d: Decoder) -> Step:
     """buffer_*, global_*, flat_* and scratch_* loads and stores."""
-    match = _NAME.fullmatch(instruction.mnemonic)
-    if match is None:
-        raise TextError(f"{instruction.mnemonic} is no vector memory instruction", instruction.line)
-    space, verb, name = match[1], match[2], match[3]
+    space, verb, name = d.instruction.mnemonic.split("_", 2)
     form = _Form(name, *_FORMS[name])
-    if space == "buffer":
-        return _decode_buffer(instruction, decoder, form, verb)
-    return _decode_flat(instruction, decoder, form, space, verb)
+    return _decode_buffer(d, form, verb) if space == "buffer" else _decode_flat(d, form, space, verb)
 
 
-def _data(instruction: Instruction, decoder: Decoder, operand: Operand, form: _Form) -> Register:
-    return decoder.register(instruction, operand, form.components, "va")
-
-
-def _decode_buffer(instruction: Instruction, decoder: Decoder, form: _Form, verb: str) -> Step:
-    decoder.modifiers(instruction, "offset", "offen", "idxen", "lds", *_CACHE)
-    to_lds = "lds" in instruction.modifiers
-    decoder.arity(instruction, 3 if to_lds else 4)
-    operands = instruction.operands if to_lds else instruction.operands[1:]
-    data = None if to_lds else _data(instruction, decoder, instruction.operands[0], form)
-    offset = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, 0, 4095, "buffer offset")
-    uses_offset, uses_index = "offen" in instruction.modifiers, "idxen" in instruction.modifiers
-    vector = _optional_vector(instruction, decoder, operands[0], uses_offset + uses_index)
-    resource = decoder.register(instruction, operands[1], 4, "s")
-    keys, scalar_offset = decoder.source(instruction, operands[2], "u32", "s")
+def _decode_buffer(d: Decoder, form: _Form, verb: str) -> Step:
+    d.modifiers("offset", "offen", "idxen", "lds", *_CACHE)
+    given = d.instruction.modifiers
+    to_lds = "lds" in given
+    d.arity(3 if to_lds else 4)
+    first = 0 if to_lds else 1
+    data = None if to_lds else d.register(0, form.components, "va")
+    offset = d.modifier("offset", 0, 0, 4095, "buffer offset")
+    uses_offset, uses_index = "offen" in given, "idxen" in given
+    vector = None
+    if uses_offset or uses_index:
+        vector = d.register(first, uses_offset + uses_index, "v")
+    elif d.instruction.operands[first].value != Name("off"):
+        raise d.text_error("without offen or idxen the vector address must be 'off'")
+    resource = d.register(first + 1, 4, "s")
+    keys, scalar_offset = d.source(first + 2, "u32", "s")
 
     def locate(wave: Wave) -> _Addresses:
         columns = [] if vector is None else [wave.vectors[key - VGPR] for key in vector.keys]
@@ -170,20 +167,10 @@ def _decode_buffer(instruction: Instruction, decoder: Decoder, form: _Form, verb
         extra = int(scalar_offset(wave))
         return _buffer_addresses(wave, form, wave.scalar(resource.base, 4), (index, varying), offset, extra, uses_index)
 
-    scalars = (*resource.keys, *keys)
-    reads = (*(vector.keys if vector else ()), *scalars)
+    reads = (*(vector.keys if vector else ()), *resource.keys, *keys)
     if data is None:
-        return _load_to_lds(instruction, decoder, form, reads, locate)
-    wide = form.components > 2 and not keys
-    return _transfer(instruction, form, verb, data, reads, locate, "buffer", wide)
-
-
-def _optional_vector(instruction: Instruction, decoder: Decoder, operand: Operand, words: int) -> Register | None:
-    if words == 0:
-        if operand.value != Name("off"):
-            raise TextError("without offen or idxen the vector address must be 'off'", instruction.line)
-        return None
-    return decoder.register(instruction, operand, words, "v")
+        return _load_to_lds(d, form, reads, locate)
+    return _transfer(d, form, verb, data, reads, locate, wide=form.components > 2 and not keys)
 
 
 def _buffer_addresses(
@@ -208,46 +195,70 @@ def _buffer_addresses(
     return _Addresses((total + base).astype(np.uint64), valid)
 
 
-def _decode_flat(instruction: Instruction, decoder: Decoder, form: _Form, space: str, verb: str) -> Step:
-    decoder.modifiers(instruction, "offset", *_CACHE)
+def _decode_flat(d: Decoder, form: _Form, space: str, verb: str) -> Step:
+    d.modifiers("offset", *_CACHE)
     low, high = (0, 4095) if space == "flat" else (-4096, 4095)
-    offset = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, low, high, f"{space} offset")
-    decoder.arity(instruction, 2 if space == "flat" else 3)
-    operands = list(instruction.operands)
-    data = _data(instruction, decoder, operands.pop(0 if verb == "load" else 1), form)
-    address, scalar = operands[0], operands[1] if len(operands) > 1 else None
+    offset = d.modifier("offset", 0, low, high, f"{space} offset")
+    d.arity(2 if space == "flat" else 3)
+    operands = list(d.instruction.operands)
+    data = d.register(operands.pop(0 if verb == "load" else 1), form.components, "va")
     if space == "scratch":
-        return _decode_scratch(instruction, decoder, form, verb, data, address, operands[1], offset)
-    has_base = scalar is not None and scalar.value != Name("off")
-    vector = decoder.register(instruction, address, 1 if has_base else 2, "v")
-    base = decoder.register(instruction, scalar, 2, "s") if has_base and scalar is not None else None
+        return _decode_scratch(d, form, verb, data, operands, offset)
+    has_base = len(operands) > 1 and operands[1].value != Name("off")
+    vector = d.register(operands[0], 1 if has_base else 2, "v")
+    base = d.register(operands[1], 2, "s") if has_base else None
 
     def locate(wave: Wave) -> _Addresses:
-        lanes = np.flatnonzero(lanes_of(wave.exec_mask))
-        start = wave.vectors[vector.base - VGPR][lanes].astype(np.uint64)
-        if base is not None:
-            start = start + np.uint64(wave.scalar(base.base, 2))
-        else:
-            start = start | wave.vectors[vector.base + 1 - VGPR][lanes].astype(np.uint64) << np.uint64(32)
         steps = (offset + form.size * np.arange(form.components)).astype(np.int64).view(np.uint64)
-        addresses = start[:, None] + steps
+        addresses = _flat_starts(wave, vector, base)[:, None] + steps
         return _Addresses(addresses, np.ones(addresses.shape, np.bool_))
 
     reads = (*vector.keys, *(base.keys if base else ()))
-    return _transfer(instruction, form, verb, data, reads, locate, space, form.components > 2)
+    return _transfer(d, form, verb, data, reads, locate, wide=form.components > 2, is_flat=space == "flat")
+
+
+def _flat_starts(wave: Wave, vector: Register, base: Register | None) -> Array:
+    """For the active lanes: 64 bits of two VGPRs, or a VGPR and 64 bits of SGPRs."""
+    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+    start: Array = wave.vectors[vector.base - VGPR][lanes].astype(np.uint64)
+    if base is not None:
+        return start + np.uint64(wave.scalar(base.base, 2))
+    high: Array = wave.vectors[vector.base + 1 - VGPR][lanes].astype(np.uint64) << np.uint64(32)
+    return start | high
+
+
+def decode_atomic(d: Decoder) -> Step:
+    """global_atomic_add and its like, without a result: address, data, base or off (CDNA3 ISA, "FLAT" atomics)."""
+    d.modifiers("offset", "nt", "sc1")
+    d.arity(3)
+    base = d.base_or_off(2, 2, "s")
+    vector = d.register(0, 1 if base else 2, "v")
+    data = d.register(1, 1, "va").base
+    offset = d.modifier("offset", 0, -4096, 4095, "global offset")
+    operation = _UPDATES[d.instruction.mnemonic]
+
+    def execute(wave: Wave) -> None:
+        start = _flat_starts(wave, vector, base) + np.uint64(offset % (1 << 64))
+        values = wave.vectors[data - VGPR][np.flatnonzero(lanes_of(wave.exec_mask))]
+        check_alignment(wave, start, 4, "atomic update")
+        check_scalar_loads(wave, start, 4)
+        actions = update_device(wave, start, lambda old, positions, chosen: operation(old, positions, values[chosen]))
+        finish(wave, ("vmcnt",), True, (), actions)
+
+    return d.step(Traits("vmem", (*vector.keys, data, *(base.keys if base else ())), ()), execute)
 
 
 def _transfer(
-    instruction: Instruction,
+    d: Decoder,
     form: _Form,
     verb: str,
     data: Register,
     reads: tuple[int, ...],
     locate: Callable[[Wave], _Addresses],
-    space: str,
     wide: bool,
+    is_flat: bool = False,
 ) -> Step:
-    counters, ordered = (("vmcnt", "lgkmcnt"), False) if space == "flat" else (("vmcnt",), True)
+    counters = ("vmcnt", "lgkmcnt") if is_flat else ("vmcnt",)
 
     def load(wave: Wave) -> None:
         places = locate(wave)
@@ -255,21 +266,30 @@ def _transfer(
         raw = np.zeros((*places.address.shape, form.size), np.uint8)
         raw[places.valid], actions = load_device(wave, places.address[places.valid], form.size)
         put(wave, data, form.name, raw)
-        finish(wave, counters, ordered, tuple(data.keys), actions)
+        finish(wave, counters, not is_flat, tuple(data.keys), actions)
 
     def store(wave: Wave) -> None:
         places = locate(wave)
         check_alignment(wave, places.address.reshape(-1), form.size, "vector store")
         raw = take(wave, data, form.name, form.size)
         check_scalar_loads(wave, places.address[places.valid], form.size)
-        finish(wave, counters, ordered, (), store_device(wave, places.address[places.valid], raw[places.valid]))
+        finish(wave, counters, not is_flat, (), store_device(wave, places.address[places.valid], raw[places.valid]))
 
     if verb == "load":
-        kept = tuple(data.keys) if form.keeps_other_half else ()
-        traits = Traits("vmem", (*reads, *kept), tuple(data.keys))
-        return Step(instruction, traits, load, issuing="vmcnt" if ordered else "")
+        return _load_step(d, reads, data, load, form.keeps_other_half, "" if is_flat else "vmcnt")
+    return _store_step(d, reads, data, store, wide)
+
+
+def _load_step(
+    d: Decoder, reads: tuple[int, ...], data: Register, load: Execute, keeps: bool = False, issuing: str = "vmcnt"
+) -> Step:
+    kept = tuple(data.keys) if keeps else ()
+    return d.step(Traits("vmem", (*reads, *kept), tuple(data.keys)), load, issuing=issuing)
+
+
+def _store_step(d: Decoder, reads: tuple[int, ...], data: Register, store: Execute, wide: bool) -> Step:
     traits = Traits("vmem", (*reads, *data.keys), (), wide_store_data=tuple(data.keys) if wide else ())
-    return Step(instruction, traits, store)
+    return d.step(traits, store)
 
 
 def put(wave: Wave, data: Register, name: str, raw: Array) -> None:
@@ -302,25 +322,18 @@ def take(wave: Wave, data: Register, name: str, size: int) -> Array:
 
 
 # -- loads straight into LDS ---------------------------------------------------------------------------
-def _load_to_lds(
-    instruction: Instruction,
-    decoder: Decoder,
-    form: _Form,
-    reads: tuple[int, ...],
-    locate: Callable[[Wave], _Addresses],
-) -> Step:
+def _load_to_lds(d: Decoder, form: _Form, reads: tuple[int, ...], locate: Callable[[Wave], _Addresses]) -> Step:
     """buffer_load ... lds: lane i's dword goes to LDS byte m0 + offset + 4 * i, its four dwords (gfx950) to 16 * i.
 
     Source: CDNA3 ISA, section "Memory Buffer Load to LDS". m0 counts modulo 64 KiB on gfx942.
     """
-    processor = decoder.processor
     if form.name not in ("dword", "dwordx4"):
-        raise TextError("the witness loads one dword, or four, into LDS", instruction.line, ("dword", "dwordx4"))
-    if form.name == "dwordx4" and processor.name != "gfx950":
-        raise TextError(f"{processor.name} loads single dwords into LDS: gfx950 loads more", instruction.line)
+        raise d.text_error("the witness loads one dword, or four, into LDS", ("dword", "dwordx4"))
+    if form.name == "dwordx4" and d.processor.name != "gfx950":
+        raise d.text_error(f"{d.processor.name} loads single dwords into LDS: gfx950 loads more")
     size = 4 * form.components
-    bits = 0xFFFF if processor.lds_bytes <= 1 << 16 else 0x3FFFF
-    offset = int(instruction.modifiers.get("offset", "0"), 0)
+    bits = 0xFFFF if d.processor.lds_bytes <= 1 << 16 else 0x3FFFF
+    offset = int(d.instruction.modifiers.get("offset", "0"), 0)
 
     def execute(wave: Wave) -> None:
         places = locate(wave)
@@ -333,30 +346,20 @@ def _load_to_lds(
         if start.size and int(start.max()) + size > lds.data.size:
             raise wave.error("lds-bounds", f"writes LDS byte {int(start.max()) + size - 1} of {lds.data.size}")
         written = start[:, None] + np.arange(size)
-        raw = raw.reshape(-1, size)
         check_lds_order(wave, written, "lgkmcnt")
-        actions.append(write_bytes(wave, lds, written, raw, "LDS"))
+        actions.append(write_bytes(wave, lds, written, raw.reshape(-1, size), "LDS"))
         finish(wave, ("vmcnt",), True, (), actions, lds=written)
 
-    return Step(instruction, Traits("vmem", (*reads, M0), (), lds_dma=True), execute)
+    return d.step(Traits("vmem", (*reads, M0), (), lds_dma=True), execute)
 
 
 # -- scratch -------------------------------------------------------------------------------------------
-def _decode_scratch(
-    instruction: Instruction,
-    decoder: Decoder,
-    form: _Form,
-    verb: str,
-    data: Register,
-    address: Operand,
-    scalar: Operand,
-    offset: int,
-) -> Step:
+def _decode_scratch(d: Decoder, form: _Form, verb: str, data: Register, address: list[Operand], offset: int) -> Step:
     """scratch_*: private bytes of each lane at VGPR + SGPR + offset, either register may be 'off'."""
-    if not decoder.descriptor["enable_private_segment"]:
-        raise decoder.error(instruction, "descriptor", "uses scratch, .amdhsa_enable_private_segment is 0")
-    vector = None if address.value == Name("off") else decoder.register(instruction, address, 1, "v")
-    base = None if scalar.value == Name("off") else decoder.register(instruction, scalar, 1, "s")
+    if not d.descriptor["enable_private_segment"]:
+        raise d.error("descriptor", "uses scratch, .amdhsa_enable_private_segment is 0")
+    vector, base = d.base_or_off(address[0], 1, "v"), d.base_or_off(address[1], 1, "s")
+    size = d.descriptor["private_segment_fixed_size"]
 
     def locate(wave: Wave) -> tuple[Array, Array]:
         lanes = np.flatnonzero(lanes_of(wave.exec_mask))
@@ -364,14 +367,13 @@ def _decode_scratch(
         if vector is not None:
             start = start + wave.vectors[vector.base - VGPR][lanes]
         last = start + form.size * form.components
-        size = decoder.descriptor["private_segment_fixed_size"]
         if lanes.size and (int(start.min()) < 0 or int(last.max()) > size):
             raise wave.error("scratch-bounds", f"bytes {int(start.min())}..{int(last.max()) - 1} of {size}")
         check_alignment(wave, start, form.size, "scratch access")
         return lanes[:, None], start[:, None] + np.arange(form.size * form.components)
 
     def load(wave: Wave) -> None:
-        content, defined = _scratch(wave)
+        content, defined = _scratch(wave, size)
         rows, columns = locate(wave)
         if not defined[rows, columns].all():
             raise wave.error("undefined-memory", "reads scratch bytes never written")
@@ -379,7 +381,7 @@ def _decode_scratch(
         finish(wave, ("vmcnt",), True, tuple(data.keys), [])
 
     def store(wave: Wave) -> None:
-        content, defined = _scratch(wave)
+        content, defined = _scratch(wave, size)
         rows, columns = locate(wave)
         content[rows, columns] = take(wave, data, form.name, form.size).reshape(columns.shape)
         defined[rows, columns] = True
@@ -387,13 +389,11 @@ def _decode_scratch(
 
     reads = (*(vector.keys if vector else ()), *(base.keys if base else ()))
     if verb == "load":
-        return Step(instruction, Traits("vmem", reads, tuple(data.keys)), load, issuing="vmcnt")
-    wide = tuple(data.keys) if form.components > 2 else ()
-    return Step(instruction, Traits("vmem", (*reads, *data.keys), (), wide_store_data=wide), store)
+        return _load_step(d, reads, data, load)
+    return _store_step(d, reads, data, store, form.components > 2)
 
 
-def _scratch(wave: Wave) -> tuple[Array, Array]:
+def _scratch(wave: Wave, size: int) -> tuple[Array, Array]:
     if wave.scratch is None:
-        size = wave.workgroup.descriptor["private_segment_fixed_size"]
         wave.scratch = np.zeros((64, size), np.uint8), np.zeros((64, size), np.bool_)
     return wave.scratch

@@ -1,5 +1,0 @@
-"""SymPy expressions as instructions. Start at `emitter.ExpressionEmitter`; importing this package loads SymPy."""
-
-from optimizer.kernels.amdgpu.expr.emitter import Address, ExpressionEmitter, floor_div, mod
-
-__all__ = ["Address", "ExpressionEmitter", "floor_div", "mod"]
