@@ -19,8 +19,8 @@ from api.request_log import RequestLog
 from api.routes import catalogue, health, jobs, optimize, page, results
 from api.settings import Settings
 from api.spool import Spool
-from optimizer import __version__
 from optimizer.process import logs
+from optimizer.process.version import __version__
 
 GZIP_MIN_BYTES = 1000
 GZIP_LEVEL = 4

@@ -28,7 +28,7 @@ from api.settings import Settings
 from api.tasks.models import FORM, LONGEST_NAME, bounded, is_json, media_type
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.options import Options, option_infos, parse_option
-from optimizer.process.program_id import program_id
+from optimizer.process.version import program_id
 
 NAME, PRIORITY, WAIT = "name", "priority", "wait"
 BESIDE_OPTIONS = (NAME, PRIORITY, WAIT)

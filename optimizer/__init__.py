@@ -9,6 +9,8 @@ Names are resolved on first use, so importing the package loads no third-party l
 
 from __future__ import annotations
 
+from optimizer.process.version import __version__ as __version__
+
 TYPE_CHECKING = False  # as `typing` has it; loading that takes longer than all the rest of this
 if TYPE_CHECKING:
     from typing import Any
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from optimizer.options import Options
     from optimizer.pipeline import optimize
     from optimizer.result import OptimizedGraph
-
-__version__ = "0.1.0"
 
 __all__ = ["DeviceSpec", "Graph", "GraphBuilder", "OptimizedGraph", "Options", "TtoptError", "emit", "load", "optimize"]
 

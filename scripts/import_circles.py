@@ -27,16 +27,12 @@ REFERRING = (ast.Import, ast.ImportFrom, ast.Constant, ast.JoinedStr, ast.BinOp,
 MODULE_NAME = re.compile(r"(?<![\w./-])[A-Za-z_]\w*(?:\.\w+)+")
 
 _CATALOGUE = "a name that options check stands beside the class, above options, that it is for"
-_VERSION = "the artifact states the version, which stands in `optimizer` beside `emit`"
 KNOWN = {
     ("optimizer.process.registered", "optimizer.sharding.dram"): _CATALOGUE,
     ("optimizer.process.registered", "optimizer.sharding.dfsharding"): _CATALOGUE,
     ("optimizer.process.registered", "optimizer.sharding.dfsharding2"): _CATALOGUE,
     ("optimizer.process.registered", "optimizer.sharding.whole_graph.global_policy"): _CATALOGUE,
     ("optimizer.process.registered", "optimizer.opmodel.ttmetal.model"): _CATALOGUE,
-    ("optimizer.export.registry", "optimizer.export.onnx_annotated"): _VERSION,
-    ("optimizer.export.registry", "optimizer.export.report"): _VERSION,
-    ("optimizer.export.registry", "optimizer.export.memory.visualizer"): _VERSION,
     ("optimizer.result", "optimizer.export.registry"): "`OptimizedGraph.emit` is `optimizer.emit`, of a room above",
     ("optimizer.export.launcher", "optimizer.cli"): "the launcher that it writes runs the command, which writes it",
 }

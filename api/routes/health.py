@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from api.openapi import CALL_PROBLEMS
 from api.problems import RETRY, problem
 from api.routes.callers import TheDesk, TheGate
-from optimizer import __version__
+from optimizer.process.version import __version__
 
 router = APIRouter(tags=["health"])
 

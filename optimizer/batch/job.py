@@ -16,7 +16,7 @@ from optimizer.pipeline import optimize_file
 from optimizer.pipeline.learned import learned_here
 from optimizer.process import logs
 from optimizer.process.files import move_file, scratch_folder
-from optimizer.process.program_id import program_id
+from optimizer.process.version import program_id
 from optimizer.result import OptimizedGraph
 
 FIGURES = (

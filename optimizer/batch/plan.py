@@ -17,7 +17,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError
 from optimizer.importers import suffixes
 from optimizer.options import Options, option_infos, parse_option, value_text
-from optimizer.process.program_id import program_id
+from optimizer.process.version import program_id
 
 STORE_FORMAT = 5
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""

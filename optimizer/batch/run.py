@@ -18,7 +18,7 @@ from optimizer.batch.store import ResultStore, Stored
 from optimizer.batch.tables import write_tables
 from optimizer.errors import FormatError, TtoptError
 from optimizer.process.files import make_folder, write_bytes
-from optimizer.process.program_id import program_id
+from optimizer.process.version import program_id
 
 log = logging.getLogger(__name__)
 

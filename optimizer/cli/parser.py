@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
-from optimizer import __version__
 from optimizer.cli import (
     asm,
     batch,
@@ -26,6 +25,7 @@ from optimizer.cli import (
 )
 from optimizer.errors import InputError, near
 from optimizer.process.logs import VARIABLE
+from optimizer.process.version import __version__
 
 COMMANDS = (
     models, top, explain, chains, timeline, results, export, run, diff, batch, opmodel, kernel, asm, names, serve,

@@ -15,7 +15,6 @@ from typing import Any
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-from optimizer import __version__
 from optimizer.errors import LimitError, OptionError
 from optimizer.export.model_file import model_file
 from optimizer.export.onnx_annotated.facts import as_properties, as_text, facts_by_node, joined, record
@@ -23,6 +22,7 @@ from optimizer.export.onnx_annotated.nodes import external_files, named_nodes
 from optimizer.importers.loading import format_of
 from optimizer.importers.onnx_front_end import parse
 from optimizer.process.files import make_folder, write_bytes, write_text
+from optimizer.process.version import __version__
 from optimizer.result import OptimizedGraph
 
 NAME = "onnx"

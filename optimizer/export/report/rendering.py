@@ -8,11 +8,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from optimizer import __version__
 from optimizer.export.report.assets import file_text, script, security_policy, style
 from optimizer.export.report.record import record
 from optimizer.process.files import make_folder, write_text
 from optimizer.process.identifiers import printable
+from optimizer.process.version import __version__
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "report.html"

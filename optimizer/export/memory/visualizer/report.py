@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from optimizer import __version__
 from optimizer.device import DeviceSpec
 from optimizer.export.memory.kernel_memory import with_kernels
 from optimizer.export.memory.occupancy import Block, OpMemory, dram_occupancy, l1_occupancy
@@ -22,6 +21,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.opmodel.ttnn_calls import call_text
+from optimizer.process.version import __version__
 from optimizer.result import OptimizedGraph, attr_to_json
 from optimizer.verify import verified
 

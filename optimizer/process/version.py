@@ -10,18 +10,17 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-import optimizer
-
-PARTS = ("*.py", "*.json")
+__version__ = "0.1.0"
+PARTS = ("*.py", "*.json", "*.hpp")
 """Files of a package that its answers depend on."""
 
 
 @cache
 def program_id(*others: ModuleType) -> str:
-    """`VERSION+DIGEST` of this package, and of other packages that take part."""
-    digest = hashlib.sha256(optimizer.__version__.encode())
-    for package in (optimizer, *others):
-        folder = Path(str(package.__path__[0]))
+    """`__version__+DIGEST` of this package, and of other packages that take part."""
+    digest = hashlib.sha256(__version__.encode())
+    ours = Path(__file__).resolve().parent.parent
+    for folder in (ours, *(Path(str(package.__path__[0])) for package in others)):
         for path in sorted(path for part in PARTS for path in folder.rglob(part)):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return f"{optimizer.__version__}+{digest.hexdigest()[:16]}"
+    return f"{__version__}+{digest.hexdigest()[:16]}"
