@@ -22,7 +22,7 @@ from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph, Role
 
 FILE_NAME = "overrides.txt"
@@ -37,10 +37,8 @@ _COPIES = (Role.RESHARD, Role.LOAD)
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, "".join(f"{option}={text}\n" for option, text in override_options(result).items() if text))
-    return path
+    lines = (f"{option}={text}\n" for option, text in override_options(result).items() if text)
+    return written(folder / FILE_NAME, "".join(lines))
 
 
 def override_options(result: OptimizedGraph) -> dict[str, str]:

@@ -148,8 +148,8 @@ class _Chooser:
             again = [r for r in finder.regions_of(region.op_ids) if (r.home, r.scheme) == alike and finder.fits(r)]
             if not again:
                 return (), number
-            finder.schedule.fuse(again[0])
             placed.append(again[0])
+            finder.schedule.fuse(again[0].ops, again[0].anchor, (o.value for o in again[0].outputs))
         position = FusedSchedule(self._result).index
         return tuple(sorted(placed, key=lambda r: position[r.anchor])), None
 

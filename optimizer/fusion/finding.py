@@ -158,7 +158,7 @@ class Finder:
             return False
         for part in (a, b):
             self.found.pop(part, None)
-        self.schedule.fuse(region)
+        self.schedule.fuse(region.ops, region.anchor, (o.value for o in region.outputs))
         self.found[members] = region
         for op_id in members:
             self.group[op_id] = members

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer.export.facts import moves
 from optimizer.export.mlir.spelling import Number
 from optimizer.export.mlir.text import dictionary, quoted, real, symbol
 from optimizer.export.mlir.types import Types
-from optimizer.export.weight_placement import moves
 from optimizer.ir.vocabulary import SEND
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.opmodel.base import TensorSpec

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.export.model_explorer.graph import graph_id, is_copy
+from optimizer.export.facts import MOVES
+from optimizer.export.model_explorer.graph import graph_id
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.result import OptimizedGraph, Role
@@ -86,7 +87,7 @@ def place_text(layout: TensorLayout) -> str:
 
 def _copy(result: OptimizedGraph, op: Op) -> Value | None:
     role = result.records[op.id].role
-    return role.value if is_copy(role) else None
+    return role.value if role in MOVES else None
 
 
 OVERLAYS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
+from optimizer.export.facts import KernelRun, as_run, query_of, tensor_spec
 from optimizer.export.perf_csv.attributes import attributes_text, pairs_text
-from optimizer.export.perf_csv.programs import Program, programs, tensor_spec
-from optimizer.export.running import KernelRun, as_run
+from optimizer.export.perf_csv.programs import Program, programs
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
@@ -17,7 +17,7 @@ from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
 from optimizer.opmodel.base import TensorSpec
-from optimizer.opmodel.pricing import op_query, query_attributes
+from optimizer.opmodel.pricing import query_attributes
 from optimizer.result import OptimizedGraph, Role
 
 _TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
@@ -156,8 +156,7 @@ def _shapes(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
 
 def _convolution_weights(result: OptimizedGraph, op: Op) -> Iterator[tuple[TensorSpec, tuple[int, ...]]]:
     """Weights [O, I, kh, kw] as the matrix that multiplies rows of windows, then the bias; with their padded shapes."""
-    record = result.records[op.id]
-    query = op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
+    query = query_of(result, op)
     weight = query.inputs[1].shape
     shapes = ((1, 1, prod(weight[1:]), weight[0]), (1, 1, 1, weight[0]))
     forms = prepared_weights(query, result.device, result.options.l1_small_bytes)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import FormatError, shortened
+from optimizer.export.facts import attributes_of
 from optimizer.export.report.labels import labels
 from optimizer.export.report.placement import op_placement, placement
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
-from optimizer.result import COPIES, OpRecord, OptimizedGraph, Role, attr_to_json, prediction_json
+from optimizer.result import COPIES, OpRecord, OptimizedGraph, Role, prediction_json
 from optimizer.wording.entries import flat, layout_text
 from optimizer.wording.plan import fused_fact
 from optimizer.wording.reasons import reason_pairs, reason_tables
@@ -100,7 +101,6 @@ class Entries:
     def _op(self, op: Op) -> Record:
         record = self._result.records[op.id]
         config = None if record.config is None else record.config.to_json()
-        attrs = {k: attr_to_json(v) for k, v in sorted(op.attrs.items())}
         found: Record = {
             "id": shortened(op.id),
             "kind": op_kind(op, record.role),
@@ -114,7 +114,7 @@ class Entries:
             "inputs": [self.number(v) for v in op.inputs],
             "outputs": [self.number(v) for v in op.outputs],
             "kernel": self._kernels.get(op.id),
-            "attrs": self._share(shortened(flat(attrs), LONGEST_CELL)),
+            "attrs": self._share(shortened(flat(attributes_of(op)), LONGEST_CELL)),
             "config": self._share("" if config is None else shortened(flat(config), LONGEST_CELL)),
             "predicted": self._share(None if record.predicted is None else prediction_json(record.predicted)),
             "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in self._why(op.id, record)]),

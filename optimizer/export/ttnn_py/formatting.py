@@ -7,11 +7,19 @@ Statements are given as one line ending in a bracket; their strings must be quot
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 
 LINE_LENGTH = 120
 INDENT = "    "
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@cache
+def part(name: str) -> str:
+    """A part of the emitted module that is the same in every program: a file of `parts/`."""
+    return files(__package__).joinpath("parts", f"{name}.txt").read_text("utf-8").rstrip("\n")
 
 
 def laid_out(text: str, depth: int = 0, tail: str = "") -> str:

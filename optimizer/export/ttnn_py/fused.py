@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.export.facts import tensor_spec
 from optimizer.export.ttnn_py.launching import function_text, helpers_text
 from optimizer.fusion.binding import FOLDER, FusedKernel
 from optimizer.fusion.placement import Operand
@@ -39,8 +40,8 @@ def fused_launch(result: OptimizedGraph, kernel: FusedKernel) -> Launch:
 
 
 def _tensor(result: OptimizedGraph, operand: Operand, argument: str, written: bool) -> LaunchTensor:
-    value = result.graph.value(operand.value)
-    return LaunchTensor(argument, value.shape, value.dtype, result.layouts[operand.value], written, not written)
+    spec = tensor_spec(result, operand.value)
+    return LaunchTensor(argument, spec.shape, spec.dtype, spec.layout, written, not written)
 
 
 def _summary(kernel: FusedKernel) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from optimizer.export.facts import tensor_spec
 from optimizer.export.memory.occupancy import Block, DramOccupancy, Occupancy
 from optimizer.export.memory.visualizer.captured import DEVICE, L1Tensor
 from optimizer.export.memory.visualizer.chunks import Chunk, chunks
@@ -76,8 +77,7 @@ class Tensors:
     def _spec(self, name: str) -> TensorSpec:
         if name in self._forms:
             return self._forms[name]
-        value = self._result.graph.value(name)
-        return TensorSpec(value.shape, value.dtype, self._result.layouts[name])
+        return tensor_spec(self._result, name)
 
     def _address(self, name: str, layout: TensorLayout) -> int | None:
         if layout.is_l1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from optimizer.result import COPIES, OptimizedGraph, Role
+from optimizer.export.facts import MOVES
+from optimizer.result import OptimizedGraph, Role
 
 
 class NodeKind(StrEnum):
@@ -14,9 +15,6 @@ class NodeKind(StrEnum):
     """An op that moves or converts its operand: reshard, spill, load, layout, transfer, view."""
     INPUT = "input"
     OUTPUT = "output"
-
-
-SMALL = (*COPIES, Role.LAYOUT, Role.TRANSFER, Role.VIEW)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def network(result: OptimizedGraph) -> Network:
         record = result.records[op.id]
         edges |= dict.fromkeys((made[v], len(nodes)) for v in op.inputs if v in made)
         made |= dict.fromkeys(op.outputs, len(nodes))
-        nodes.append(Node(NodeKind.COPY if record.role in SMALL else NodeKind.OP, at))
+        nodes.append(Node(NodeKind.COPY if record.role in (*MOVES, Role.VIEW) else NodeKind.OP, at))
         chains.append(record.chain)
     for v in result.graph.outputs:
         if v in made:
