@@ -19,8 +19,10 @@ from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import op_query
 from optimizer.result import COPIES, OptimizedGraph, Role, attr_to_json
 
-MOVES = (*COPIES, Role.LAYOUT, Role.TRANSFER)
-"""Roles of ops that only bring a tensor to another place or into other pages."""
+COPY_ROLES = (*COPIES, Role.TRANSFER)
+"""Roles of ops that only bring a tensor to another place, for an op of the model."""
+MOVES = (*COPY_ROLES, Role.LAYOUT)
+"""Those, and what brings a tensor into other pages."""
 
 
 # -- tensors and ops -----------------------------------------------------------------------------------------
@@ -34,6 +36,13 @@ def query_of(result: OptimizedGraph, op: Op) -> OpQuery:
     """The call of an op of the run."""
     record = result.records[op.id]
     return op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
+
+
+def place_of(layout: TensorLayout) -> str:
+    """Where a tensor lies: `host`, `dram` or `l1 height_sharded`."""
+    if layout.is_host:
+        return "host"
+    return "dram" if layout.is_dram else f"l1 {layout.memory_layout.value}"
 
 
 def attributes_of(op: Op) -> dict[str, Any]:

@@ -5,7 +5,7 @@
     writer    pops what stays on the core; takes the rest where it belongs
 
 Circular buffers of tensors that lie on the core are those tensors' shards: nothing is copied. Blocks are those of
-`blocks.py`. Names in the program are numbered, so equal kernels have equal texts.
+`regions.py`. Names in the program are numbered, so equal kernels have equal texts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from functools import lru_cache
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.fusion.blocks import blocks_of
 from optimizer.fusion.operations import FUSED_OPS
 from optimizer.fusion.placement import Kind, Operand
-from optimizer.fusion.regions import Region
+from optimizer.fusion.regions import Region, blocks_of
 from optimizer.fusion.sharing import by_writer, rectangle, senders, shared
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op as GraphOp
@@ -52,6 +51,11 @@ def lowered(program: Op, device: DeviceSpec) -> Op:
     """The program as calls of the kernel API, kept as regions are often alike. InfeasibleError, or LimitError where its
     circular buffers do not fit into a core's L1, among other limits."""
     return lower(program, KernelOptions(board=device), verify_passes=False)
+
+
+def compute_threads(program: Op) -> tuple[Op, ...]:
+    """The threads of a program that compute."""
+    return tuple(op for op in program.body.ops if op.name == COMPUTE)
 
 
 @dataclass

@@ -82,7 +82,7 @@ class FusedSchedule:
         return found
 
     def fuse(self, ops: Sequence[GraphOp], anchor: str, outputs: Iterable[str]) -> None:
-        """Let ops run as one in the place of the anchor; what they make is no tensor any more unless it is an output."""
+        """Let ops run as one in the place of the anchor; of what they make only the outputs stay tensors."""
         made = {v for op in ops for v in op.outputs}
         self.position |= dict.fromkeys((op.id for op in ops), self.index[anchor])
         self.gone = (self.gone - made) | (made - set(outputs))

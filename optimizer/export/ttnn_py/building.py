@@ -42,6 +42,13 @@ def ttnn_program(result: OptimizedGraph) -> TTNNProgram:
     return _Builder(result).build()
 
 
+def deallocated_values(result: OptimizedGraph) -> dict[str, tuple[str, ...]]:
+    """Op -> values that the emitted program deallocates after it, regions of fused kernels taken op by op."""
+    program = ttnn_program(replace(result, options=replace(result.options, fuse_kernels=False)))
+    values = {f"{DEALLOCATE}({variable})": value for step in program.run_steps for variable, value in step.results}
+    return {step.op: tuple(values[text] for text in step.frees) for step in program.run_steps if step.op is not None}
+
+
 def code(*statements: str) -> str:
     """Statements laid out as they stand in a function, but not indented."""
     lines = "\n".join(laid_out(statement, 1) for statement in statements).split("\n")
