@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
@@ -17,6 +18,7 @@ from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayo
 from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import op_query
+from optimizer.opmodel.ttnn_calls.text import dtype_text
 from optimizer.result import COPIES, OptimizedGraph, Role, attr_to_json
 
 COPY_ROLES = (*COPIES, Role.TRANSFER)
@@ -36,6 +38,11 @@ def query_of(result: OptimizedGraph, op: Op) -> OpQuery:
     """The call of an op of the run."""
     record = result.records[op.id]
     return op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
+
+
+def dtype_name(dtype: DType) -> str:
+    """An element type as tt-metal's enumeration has it: `BFLOAT8_B`."""
+    return dtype_text(dtype).removeprefix("ttnn.").upper()
 
 
 def place_of(layout: TensorLayout) -> str:

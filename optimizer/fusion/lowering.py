@@ -60,13 +60,17 @@ def compute_threads(program: Op) -> tuple[Op, ...]:
 
 @dataclass
 class _Thread:
-    """One thread's ops, with loops open."""
+    """Ops of a thread, or of a loop in one."""
 
-    ops: list[list[Op]] = field(default_factory=lambda: [[]])
+    ops: list[Op] = field(default_factory=list)
 
     def emit(self, name: str, operands: Sequence[Value] = (), result: Value | None = None, **attrs: Attr) -> None:
         results = () if result is None else (result,)
-        self.ops[-1].append(Op(name, tuple(operands), results, attributes(attrs)))
+        self.ops.append(Op(name, tuple(operands), results, attributes(attrs)))
+
+    def inside(self, name: str, operands: Sequence[Value] = (), arguments: Sequence[Value] = (), **attrs: Attr) -> Op:
+        """An op with these ops in it."""
+        return Op(name, tuple(operands), (), attributes(attrs), (Body(tuple(arguments), tuple(self.ops)),))
 
 
 class _Lowering:
@@ -145,8 +149,7 @@ class _Lowering:
 
     def _loop(self, thread: _Thread, inner: _Thread, counter: Value, rounds: int) -> None:
         """The inner ops so many times."""
-        attrs = attributes({"lower": 0, "upper": rounds, "step": 1})
-        thread.ops[-1].append(Op("ttl.for", (), (), attrs, (Body((counter,), tuple(inner.ops[-1])),)))
+        thread.ops.append(inner.inside("ttl.for", (), (counter,), lower=0, upper=rounds, step=1))
 
     def _pieces(self) -> int:
         """Pieces of the depth."""
@@ -180,7 +183,7 @@ class _Lowering:
                 thread.emit("ttl.cb_pop", (self.buffers[k],))
         if product is not None:
             thread.emit("ttl.cb_pop", (self.sum,))
-        return Op(COMPUTE, (), (), attributes({"sym_name": "compute"}), (Body((), tuple(thread.ops[-1])),))
+        return thread.inside(COMPUTE, sym_name="compute")
 
     def _summed(self, thread: _Thread) -> Value:
         """The region's product, summed up piece by piece along its depth."""
@@ -216,7 +219,7 @@ class _Lowering:
         where: tuple[Value, ...] = ()
         if any(not self.operands[k].resident for k in chosen):
             where = (self.value(IndexType(), "x"), self.value(IndexType(), "y"))
-            thread.ops[-1].append(Op("ttl.core", (), where, attributes({"dims": 2})))
+            thread.ops.append(Op("ttl.core", (), where, attributes({"dims": 2})))
         if pieces := [k for k in chosen if self.in_pieces(self.operands[k])]:
             self._repeat(thread, pieces, where, self._pieces())
         whole = [k for k in chosen if k not in pieces]
@@ -229,8 +232,7 @@ class _Lowering:
                 self._transfer(thread, k, where)
         elif each:
             self._repeat(thread, each, where, self.blocks.count)
-        attrs = attributes({"sym_name": kind, "processor": kind})
-        return Op(DATA_MOVEMENT, (), (), attrs, (Body((), tuple(thread.ops[-1])),))
+        return thread.inside(DATA_MOVEMENT, sym_name=kind, processor=kind)
 
     def _repeat(self, thread: _Thread, chosen: Sequence[int], where: tuple[Value, ...], rounds: int) -> None:
         """One block or piece of each operand per round."""
@@ -250,7 +252,7 @@ class _Lowering:
         for role in (IF_SRC, IF_DST):
             inner, pipe = _Thread(), self.value(PipeType(), "pipe")
             self._moved(inner, k, at if role == IF_SRC else (), pipe)
-            thread.ops[-1].append(Op(role, (self.nets[k],), (), (), (Body((pipe,), tuple(inner.ops[-1])),)))
+            thread.ops.append(inner.inside(role, (self.nets[k],), (pipe,)))
 
     def _moved(self, thread: _Thread, k: int, at: Sequence[Value], pipe: Value | None = None) -> None:
         """One block read or written at this row and column, and sent through a pipe; or received from there."""

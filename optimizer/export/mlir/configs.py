@@ -7,7 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from optimizer.export.mlir.text import boolean, struct_text
-from optimizer.export.mlir.types import BUFFERS, core_ranges_text, data_type
+from optimizer.export.mlir.types import BUFFERS, core_ranges_text
+from optimizer.export.overrides import dtype_text
 from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import ConfigFamily
@@ -75,7 +76,7 @@ def conv2d_text(config: Conv2dConfig) -> str:
     stated = {f.name: _plain(getattr(config, f.name)) for f in fields(config) if f.name != "slice"}
     activation = activation_text(config.activation)
     stated["activation"] = None if activation is None else activation.removeprefix("#ttnn.unary_with_param")
-    stated["weights_dtype"] = None if config.weights_dtype is None else data_type(DType(config.weights_dtype))
+    stated["weights_dtype"] = None if config.weights_dtype is None else dtype_text(DType(config.weights_dtype))
     return f"#ttnn.conv2d_config{struct_text(stated)}"
 
 

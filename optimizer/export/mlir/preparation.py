@@ -9,7 +9,7 @@ from optimizer.export.mlir.compute_rules import conv_properties
 from optimizer.export.mlir.configs import memory_text
 from optimizer.export.mlir.spelling import Device, Said, Site
 from optimizer.export.mlir.text import boolean, dense, quoted
-from optimizer.export.mlir.types import data_type
+from optimizer.export.overrides import dtype_text
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
@@ -48,4 +48,4 @@ def conv_operand(
 
 
 def data_type_text(dtype: DType) -> str:
-    return f"#ttcore.supportedDataTypes<{data_type(dtype)}>"
+    return f"#ttcore.supportedDataTypes<{dtype_text(dtype)}>"

@@ -73,12 +73,10 @@ def record(result: OptimizedGraph, facts: NodeFacts) -> dict[str, Any]:
         found["layout"] = result.layouts[last.outputs[0]].describe() if last.outputs else None
         found |= _decision(result, facts.compute)
     ops = (*facts.compute, *facts.copies)
-    times = [p.time_ns for op in ops if (p := result.records[op.id].predicted) is not None]
-    if times:
-        found["predicted_ns"] = sum(times)
-    peaks = [p.peak_l1_bytes for op in ops if (p := result.records[op.id].predicted) is not None]
-    if peaks:
-        found["peak_l1_bytes"] = max(peaks)
+    predicted = [p for op in ops if (p := result.records[op.id].predicted) is not None]
+    if predicted:
+        found["predicted_ns"] = sum(p.time_ns for p in predicted)
+        found["peak_l1_bytes"] = max(p.peak_l1_bytes for p in predicted)
     if facts.copies:
         found["copies"] = [_copy(result, op) for op in facts.copies]
     if facts.once:
