@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from optimizer.export.mlir.configs import activation_text, conv2d_text, slice_text
+from optimizer.device import DeviceSpec
+from optimizer.export.mlir.configs import activation_text, conv2d_text, memory_text, slice_text
 from optimizer.export.mlir.spelling import Device, Number, Operand, Rule, Said, Site, told
 from optimizer.export.mlir.text import I32, SI8, SI32, boolean, dense, integer, listed, quoted, real
+from optimizer.export.overrides import dtype_text
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.opdef import ON_HOST
+from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+_DATA_TYPE = "#ttcore.supportedDataTypes<{}>"
 
 
 # -- element-wise ------------------------------------------------------------------------------------------
@@ -116,6 +124,37 @@ def _conv(site: Site) -> tuple[Said, ...]:
     unsaid = told and (not isinstance(config, Conv2dConfig) or activation_text(told) is None)
     attributes = {"activation": quoted(str(told))} if unsaid else {}
     return (Said(site.op.op, (*site.operands, Device()), properties, attributes),)
+
+
+def conv_operand(
+    site: Site,
+    query: OpQuery,
+    prepared: tuple[OpQuery, MemoryConfig],
+    position: int,
+    device: DeviceSpec,
+    l1_small_bytes: int,
+) -> tuple[Said, TensorSpec]:
+    """The op that prepares a convolution's weight (1) or bias (2), and what it gives."""
+    called, memory = prepared
+    x = query.inputs[0]
+    weight, transposed = position == 1, query.op == "ttnn.conv_transpose2d"
+    properties = {
+        **conv_properties(replace(site, config=called.config)),
+        "input_memory_config": memory_text(memory),
+        "input_tensor_layout": f"#ttnn.layout<{x.layout.page_layout.value}>",
+        "input_dtype": _DATA_TYPE.format(dtype_text(x.dtype)),
+        "output_dtype": _DATA_TYPE.format(dtype_text(site.outputs[0].dtype)),
+    }
+    if weight:
+        properties["weights_format"] = quoted("IOHW" if transposed else "OIHW")
+        properties["has_bias"] = boolean(len(query.inputs) > 2)
+        if transposed:
+            properties["output_padding"] = dense(site.attrs["output_padding"])
+    form = "conv_transpose2d" if transposed else "conv2d"
+    name = f"ttnn.prepare_{form}_{'weights' if weight else 'bias'}"
+    made = prepared_weights(query, device, l1_small_bytes)[position - 1]
+    shape = (1, 1, made.shape[-2] if weight else 1, site.attrs["out_channels"])  # the rest is padding to tt-mlir
+    return Said(name, (0, Device()), properties), replace(made, shape=shape)
 
 
 def _pool(site: Site) -> tuple[Said, ...]:

@@ -15,11 +15,10 @@ from optimizer.export.facts import (
     read_layouts,
     tensor_spec,
 )
-from optimizer.export.mlir.compute_rules import COMPUTE_RULES
+from optimizer.export.mlir.compute_rules import COMPUTE_RULES, conv_operand
 from optimizer.export.mlir.configs import compute_text, program_text
 from optimizer.export.mlir.functions import Function, Held, Locations
 from optimizer.export.mlir.movement_rules import MOVEMENT_RULES
-from optimizer.export.mlir.preparation import conv_operand
 from optimizer.export.mlir.spelling import Device, Operand, Said, Site
 from optimizer.export.mlir.text import boolean, dictionary, integer, listed, quoted, real, symbol
 from optimizer.export.mlir.types import Types

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from optimizer.export.facts import given_spec, left_layout, model_name, prepared_layout, query_of, read_layouts
 from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
-from optimizer.export.ttnn_py.fused import fused_call, fused_text
+from optimizer.export.ttnn_py.fused import fused_text
 from optimizer.export.ttnn_py.index_bounds import index_bounds
 from optimizer.export.ttnn_py.launching import NAMES
 from optimizer.export.ttnn_py.lifetimes import DEALLOCATE, Alias, Event, deallocations
@@ -286,7 +286,7 @@ class _Builder:
         self.run.add(
             ProgramStep(
                 op.id,
-                "\n".join(self._assigned(targets, fused_call(kernel, operands))),
+                "\n".join(self._assigned(targets, call(kernel.name, "device", *operands))),
                 results,
                 comment=f"{made} (fused, {FOLDER}/{kernel.name})",
                 fused=region.op_ids,

@@ -9,7 +9,6 @@ from optimizer.export.ttnn_py.launching import function_text, helpers_text
 from optimizer.fusion.binding import FOLDER, FusedKernel
 from optimizer.fusion.placement import Operand
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor, launch_on
-from optimizer.opmodel.ttnn_calls.text import call
 from optimizer.result import OptimizedGraph
 
 _LISTED_OPS = 5
@@ -21,11 +20,6 @@ def fused_text(result: OptimizedGraph, kernels: Sequence[FusedKernel]) -> str:
         return ""
     functions = (function_text(fused_launch(result, k), k.name, _summary(k), k.name) for k in kernels)
     return f"\n\n{helpers_text(FOLDER)}" + "".join(f"\n\n{text}\n" for text in functions)
-
-
-def fused_call(kernel: FusedKernel, operands: Sequence[str]) -> str:
-    """The call of a kernel's function."""
-    return call(kernel.name, "device", *operands)
 
 
 def fused_launch(result: OptimizedGraph, kernel: FusedKernel) -> Launch:

@@ -62,15 +62,8 @@ def network(result: OptimizedGraph) -> Network:
 
 def prepared(result: OptimizedGraph) -> frozenset[int]:
     """Positions of the ops that run once, on weights only."""
-    fed, made = set(result.graph.inputs), {v for op in result.graph.ops() for v in op.outputs}
-    found: list[int] = []
-    once: set[str] = set()
-    for at, op in enumerate(result.graph.ops()):
-        on_host = result.records[op.id].role is Role.HOST
-        if on_host and all(v in once or (v not in fed and v not in made) for v in op.inputs):
-            found.append(at)
-            once.update(op.outputs)
-    return frozenset(found)
+    graph = result.graph
+    return frozenset(at for at, op in enumerate(graph.ops()) if graph.is_const_eval(op))
 
 
 def _links(chains: list[str | None], edges: list[tuple[int, int]]) -> set[tuple[int, int]]:
