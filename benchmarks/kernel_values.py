@@ -50,7 +50,7 @@ from simulated_kernels import (  # noqa: E402 - the cases are the tests'
 )
 
 BOARDS = {"wormhole_b0": "n150", "blackhole": "p150"}
-RECORD = ROOT / "optimizer" / "export" / "kernels" / "judged_kinds.json"
+RECORD = ROOT / "optimizer" / "fusion" / "judged_kinds.json"
 _OWN_WORDS = re.compile(r"^.*\[\d+\] ERROR: ", re.DOTALL)
 """What stands before the simulator's own words."""
 COLUMNS = ("kernel", "output", "pcc", "relative error", "ratio", "times bound", "verdict")

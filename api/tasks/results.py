@@ -11,9 +11,9 @@ from api.jobs.records import Task
 from api.permissions import RUNS_PROGRAMS, SETTING, NotPermittedError
 from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
 from optimizer.errors import OutputError, UnknownNameError
-from optimizer.export.reader import read_result
+from optimizer.export.reader import as_result, read_result
 from optimizer.export.registry import emit
-from optimizer.export.stored import read_annotated
+from optimizer.export.stored import read_annotated, read_document
 from optimizer.opmodel.registry import names as opmodel_names
 from optimizer.result import OptimizedGraph
 
@@ -52,13 +52,14 @@ def price(task: Task, work: Work) -> Done:
 
 def explain(task: Task, work: Work) -> Done:
     """What `ttopt explain` answers: the recorded reason, and unless only that is wanted the alternatives."""
-    from optimizer.answers.explanation import explanation, with_choices
+    from optimizer.answers.explanation import choices, explanation
 
     source = work.body()
-    record = explanation(read_annotated(source), task.arguments["op"])
+    found = read_annotated(source)
+    record = explanation(found.model_dump(by_alias=True), task.arguments["op"])
     if not task.arguments["recorded"]:
-        _check_programs(task, read_result(source), None)
-        record = with_choices(record, source, work.teller())
+        _check_programs(task, as_result(found), None)
+        record["choices"] = choices(found, source, record["id"], work.teller())
     return work.answer_json(record)
 
 
@@ -66,7 +67,7 @@ def diff(task: Task, work: Work) -> Done:
     """What `ttopt diff` answers of two results."""
     from optimizer.answers.difference import difference
 
-    return work.answer_json(difference(read_annotated(work.body(0)), read_annotated(work.body(1))))
+    return work.answer_json(difference(read_document(work.body(0)), read_document(work.body(1))))
 
 
 def artifact(task: Task, work: Work) -> Done:

@@ -138,13 +138,9 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
 
 def _kernels(result: OptimizedGraph) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
     """The regions that a result's program runs as kernels, and the groups that it does not, found again."""
-    from optimizer.fusion.binding import bound, refused_json, savings
-    from optimizer.fusion.choosing import choose
+    from optimizer.fusion.binding import fused_records
 
-    if not result.options.fuse_kernels:
-        return (), ()
-    choice = choose(result)
-    return savings(result, bound(result, choice.taken)), refused_json(choice.refused)
+    return fused_records(result) if result.options.fuse_kernels else ((), ())
 
 
 def _model(result: OptimizedGraph, name: str) -> OpModel:

@@ -6,21 +6,22 @@ from typing import Any
 
 from optimizer.wording.entries import flat, layout_text
 from optimizer.wording.plan import Document, plan_text
-from optimizer.wording.units import counted
+from optimizer.wording.units import bytes_text, counted, percent_text, time_text
 
 FIGURES = (
-    "predicted_time_ns",
-    "dram_read_bytes_total",
-    "dram_write_bytes_total",
-    "l1_peak_bytes",
-    "l1_weights_bytes",
-    "dram_peak_bank_bytes",
-    "l1_resident_fraction",
-    "ops",
-    "reshards",
-    "loads",
-    "spills",
+    ("predicted_time_ns", "predicted time", time_text),
+    ("dram_read_bytes_total", "DRAM read", bytes_text),
+    ("dram_write_bytes_total", "DRAM written", bytes_text),
+    ("l1_peak_bytes", "L1 peak per core", bytes_text),
+    ("l1_weights_bytes", "weights in L1 per core", bytes_text),
+    ("dram_peak_bank_bytes", "DRAM peak per bank", bytes_text),
+    ("l1_resident_fraction", "L1-resident share", percent_text),
+    ("ops", "ops", str),
+    ("reshards", "reshards", str),
+    ("loads", "loads", str),
+    ("spills", "spills", str),
 )
+"""Keys of a summary, with the words that `ttopt optimize` has for them."""
 BEFORE, AFTER = ("reshard", "load"), ("spill",)
 """Copies made for the op that reads them, and for the op that gives their source."""
 
@@ -40,7 +41,7 @@ def difference(first: Document, second: Document) -> dict[str, Any]:
     ops.sort(key=lambda o: -abs(placed_ns(o["second"]) - placed_ns(o["first"])))
     return {
         "differs": differing(first, second),
-        "summary": {key: [first["summary"].get(key), second["summary"].get(key)] for key in FIGURES},
+        "summary": {key: [first["summary"].get(key), second["summary"].get(key)] for key, _, _ in FIGURES},
         "time_by_class_ns": [d["summary"].get("time_by_class_ns") or {} for d in (first, second)],
         "plans": [plan_text(first["summary"]), plan_text(second["summary"])],
         "ops": ops,

@@ -1,15 +1,25 @@
-"""Why one op has its layout and config, and what the others would have cost."""
+"""`ttopt explain`: why one op has its layout and config, and what the others would have cost.
+
+Around the op the plan is solved again (`solving_again`, `sharding.runner_up`).
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from optimizer.answers.explain import choices
-from optimizer.errors import UnknownNameError
-from optimizer.pipeline import Progress
-from optimizer.result import own_chain
+from optimizer.answers.solving_again import planned, rebuilt
+from optimizer.errors import TtoptError, UnknownNameError
+from optimizer.export.facts import COPY_ROLES
+from optimizer.export.reader import as_result
+from optimizer.pipeline import Clock, Progress
+from optimizer.pipeline.stages import NAMES
+from optimizer.result import Role, own_chain
+from optimizer.sharding.runner_up import RunnerUp
 from optimizer.wording.plan import Document, fused_fact
+
+if TYPE_CHECKING:
+    from optimizer.export.schema import AnnotatedGraph
 
 
 def names_chain(document: Document, name: str) -> bool:
@@ -47,6 +57,24 @@ def _found(document: Document, name: str) -> dict[str, Any]:
     raise UnknownNameError("op or chain", name, [*(op["id"] for op in ops), *(c["id"] for c in document["chains"])])
 
 
-def with_choices(record: dict[str, Any], source: Path | bytes, progress: Progress | None = None) -> dict[str, Any]:
-    """An explanation with `choices`: the plan of the document solved again with each alternative forced."""
-    return {**record, "choices": choices(source, record["id"], progress)}
+def choices(
+    found: AnnotatedGraph, source: Path | bytes, op_id: str, progress: Progress | None = None
+) -> dict[str, Any]:
+    """The plan of a document solved again with each alternative of an op forced: the record of `RunnerUp`, or `{note}`
+    where there is nothing to choose or to solve again. `source`: what the document was read from."""
+    clock = Clock(NAMES, progress)
+    try:
+        result = as_result(found)
+        role = result.records[op_id].role
+        if role in COPY_ROLES:
+            return {"note": f"a {role.value} has none of its own; ask about the op it is made for"}
+        if role is Role.HOST:
+            return {"note": "the op runs on the host: there is nothing to lay out"}
+        problem = rebuilt(source, result, clock)
+    except TtoptError as error:
+        return {"note": f"this document cannot be solved again: {error}"}
+    if op_id not in {op.id for op in problem.graph.run_ops()}:
+        return {"note": "a conversion that the layouts of its neighbours make necessary has none"}
+    with clock.stage("policy"):
+        schedule, decisions = planned(problem, result)
+        return RunnerUp(problem, schedule, decisions, op_id).record()

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from optimizer.answers.solving_again import own_model
 from optimizer.importers.model import ImportedModel
 from optimizer.importers.passes.exact_values import widened
 from optimizer.ir.graph import ValueKind
-from optimizer.opmodel.cached import CachedOpModel
-from optimizer.opmodel.registry import create
 from optimizer.pipeline import Clock, import_model
 from optimizer.pipeline.entrances import prepared
 from optimizer.pipeline.stages import baseline, edits, rewriting
@@ -50,7 +49,7 @@ def _same_file(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
 
 def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
     """The graph computes the model as the options change it: element types, block weights, math fidelity."""
-    work = Work(model, result.options, _opmodel(result), Clock())
+    work = Work(model, result.options, own_model(result), Clock())
     work.imported = model.graph
     rewritten = {note["op"]: "" for note in result.summary_json().get("rewritten", ())}
     if rewritten:
@@ -66,7 +65,7 @@ def _same_preparation(result: OptimizedGraph, model: ImportedModel) -> list[Erro
     """The model as it is prepared for a policy has the pages and element types of the result."""
     if result.options.opmodel != result.summary_json().get("opmodel", result.options.opmodel):
         return []
-    work = prepared(model, _opmodel(result), result.options)
+    work = prepared(model, own_model(result), result.options)
     return [*_same_pages(result, work), *_same_dtypes(result, work), *_same_baseline(result, work)]
 
 
@@ -101,7 +100,3 @@ def _same_baseline(result: OptimizedGraph, work: Work) -> Iterator[Error]:
     for name, value in found.items():
         if stated.get(name) not in (None, value):
             yield "summary.baselines", f"states {name} {stated[name]}, recomputed {value}"
-
-
-def _opmodel(result: OptimizedGraph) -> CachedOpModel:
-    return CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))

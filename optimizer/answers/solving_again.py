@@ -21,14 +21,18 @@ from optimizer.sharding.dram import dram_decision
 from optimizer.verify import verify
 
 
+def own_model(result: OptimizedGraph) -> CachedOpModel:
+    """The OpModel that a result was made with."""
+    return CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))
+
+
 def rebuilt(source: Path | bytes, result: OptimizedGraph, clock: Clock) -> PolicyInput:
     """The policy's problem as it was. TtoptError where the document does not verify or cannot be read as a model."""
-    options = result.options
-    opmodel = CachedOpModel(create(options.opmodel, result.device, options.l1_small_bytes))
+    opmodel = own_model(result)
     report = verify(result, opmodel)
     if not report.ok:
         raise VerificationError(report.errors[0][1], node=report.errors[0][0])
-    return prepare(_document(source), opmodel, options, clock)
+    return prepare(_document(source), opmodel, result.options, clock)
 
 
 def _document(source: Path | bytes) -> bytes:

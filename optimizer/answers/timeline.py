@@ -7,7 +7,7 @@ the plan was checked with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from optimizer.result import OptimizedGraph
@@ -51,8 +51,7 @@ class Timeline:
         for p in self.positions:
             whole = (p.memory.total_bytes, self.limit_bytes, p.memory.extent_bytes, self.bank_bytes)
             for item in p.items:
-                own = (getattr(item, f.name) for f in fields(Item))
-                yield dict(zip(COLUMNS, (p.position, p.op, p.role, *own, *whole), strict=True))
+                yield dict(zip(COLUMNS, (p.position, p.op, p.role, *asdict(item).values(), *whole), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """`{limit_bytes, bank_bytes, positions: [{position, op, role, total_bytes, extent_bytes, items}]}`."""
@@ -66,7 +65,7 @@ class Timeline:
                     "role": p.role,
                     "total_bytes": p.memory.total_bytes,
                     "extent_bytes": p.memory.extent_bytes,
-                    "items": [{f.name: getattr(item, f.name) for f in fields(Item)} for item in p.items],
+                    "items": [asdict(item) for item in p.items],
                 }
                 for p in self.positions
             ],

@@ -7,28 +7,14 @@ import re
 import sys
 from typing import Any
 
-from optimizer.answers.difference import difference, placed_ns
+from optimizer.answers.difference import FIGURES, difference, placed_ns
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.summary import change_text
-from optimizer.cli.tables import bytes_text, percent_text, print_record, table, time_text
+from optimizer.cli.tables import print_record, table, time_text
 from optimizer.cli.terminal import one_line
-from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document
+from optimizer.cli.values import RESULT_HELP, config_text, flat
 from optimizer.errors import FormatError
 
-FIGURES = (
-    ("predicted_time_ns", "predicted time", time_text),
-    ("dram_read_bytes_total", "DRAM read", bytes_text),
-    ("dram_write_bytes_total", "DRAM written", bytes_text),
-    ("l1_peak_bytes", "L1 peak per core", bytes_text),
-    ("l1_weights_bytes", "weights in L1 per core", bytes_text),
-    ("dram_peak_bank_bytes", "DRAM peak per bank", bytes_text),
-    ("l1_resident_fraction", "L1-resident share", percent_text),
-    ("ops", "ops", str),
-    ("reshards", "reshards", str),
-    ("loads", "loads", str),
-    ("spills", "spills", str),
-)
-"""Keys of a summary, with the words that `ttopt optimize` has for them."""
 SHOWN_OPS = 20
 """Ops listed unless all are asked for."""
 SHOWN_DIGITS = 12
@@ -51,6 +37,8 @@ def add(commands: Commands) -> None:
 
 
 def run_diff(args: argparse.Namespace) -> int:
+    from optimizer.export.stored import read_document
+
     record = difference(read_document(args.first), read_document(args.second))
     verdict = None
     if args.fail_over is not None:

@@ -9,7 +9,7 @@ from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_ar
 from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import bytes_text, pairs, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
+from optimizer.cli.values import RESULT_HELP, config_text, flat, value_text
 from optimizer.wording.limits import op_limit_text
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
@@ -34,15 +34,17 @@ def add(commands: Commands) -> None:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    from optimizer.answers.explanation import explanation, names_chain, with_choices
+    from optimizer.answers.explanation import choices, explanation, names_chain
+    from optimizer.export.stored import read_annotated
 
-    document = read_document(args.result)
+    found = read_annotated(args.result)
+    document = found.model_dump(by_alias=True)
     if names_chain(document, args.op):
         return show_chain(args.result, args.op, args.format)
     record = explanation(document, args.op)
     if not args.recorded:
         with ProgressBar(f"alternatives of {record['id']}") as progress:
-            record = with_choices(record, args.result, progress)
+            record["choices"] = choices(found, args.result, record["id"], progress)
     print_record(record, args.format, explanation_text)
     return 0
 

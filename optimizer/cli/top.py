@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.cli.arguments import Commands, add_format, path_argument, positive
 from optimizer.cli.summary import Document
 from optimizer.cli.tables import counted, percent_text, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP, layout_text, read_document
+from optimizer.cli.values import RESULT_HELP, layout_text
 from optimizer.errors import FormatError
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.predictions import FUSED
@@ -42,6 +42,8 @@ def add(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from optimizer.export.stored import read_document
+
     record = ranking(read_document(args.result), args.by, None if args.all else args.count)
     print_record(record, args.format, ranking_text)
     return 0

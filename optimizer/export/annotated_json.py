@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "graph.json"
@@ -17,7 +17,4 @@ def dumps(result: OptimizedGraph) -> str:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, dumps(result))
-    return path
+    return written(folder / FILE_NAME, dumps(result))

@@ -46,7 +46,7 @@ def launcher_text(launch: Launch) -> str:
     cores = f"{launch.core_count} core{'s' if launch.core_count > 1 else ''}"
     function = function_text(launch, FUNCTION, f"The kernel {name} on {cores}.")
     imports = "import os\nimport sys\n\nimport ttnn"
-    return "\n\n".join([head, imports, helpers_text().rstrip("\n") + "\n", function + "\n", _SCRIPT])
+    return "\n\n".join([head, imports, helpers_text(), function + "\n", _SCRIPT])
 
 
 def _usage(launch: Launch) -> str:

@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph, Role
 
 FILE_NAME = "overrides.txt"
@@ -37,10 +38,8 @@ _COPIES = (Role.RESHARD, Role.LOAD)
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, "".join(f"{option}={text}\n" for option, text in override_options(result).items() if text))
-    return path
+    lines = (f"{option}={text}\n" for option, text in override_options(result).items() if text)
+    return written(folder / FILE_NAME, "".join(lines))
 
 
 def override_options(result: OptimizedGraph) -> dict[str, str]:
@@ -79,7 +78,7 @@ def layout_text(result: OptimizedGraph, op: Op) -> str:
     """
     value = result.graph.value(op.outputs[0])
     layout = result.layouts[value.id]
-    rows, columns = _grid(result, layout)
+    rows, columns = grid_of(layout, result.device)
     parts = [f"{rows}x{columns}", layout.memory.buffer_type.value, layout.memory_layout.value]
     if layout.is_tile or result.options.row_major_enabled:
         parts.append(layout.page_layout.value)
@@ -91,11 +90,11 @@ def dtype_text(dtype: DType) -> str:
     return _DTYPES.get(dtype, dtype.value)
 
 
-def _grid(result: OptimizedGraph, layout: TensorLayout) -> tuple[int, int]:
+def grid_of(layout: TensorLayout, device: DeviceSpec) -> tuple[int, int]:
     """tt-mlir's grid: that of the shards; interleaved, every core in L1 and one in DRAM."""
     if layout.shard_spec is not None:
         return layout.shard_spec.grid_yx
-    return result.device.grid_yx if layout.is_l1 else (1, 1)
+    return device.grid_yx if layout.is_l1 else (1, 1)
 
 
 def _is_decided(result: OptimizedGraph, op: Op) -> bool:
@@ -137,7 +136,7 @@ def _is_copy(result: OptimizedGraph, value: str) -> bool:
 def _alike(result: OptimizedGraph, value: str, own: TensorLayout) -> bool:
     """Whether a value is sharded as a result is: in the same way on the same grid."""
     layout = result.layouts[value]
-    same = layout.memory_layout is own.memory_layout and _grid(result, layout) == _grid(result, own)
+    same = layout.memory_layout is own.memory_layout and grid_of(layout, result.device) == grid_of(own, result.device)
     return own.is_sharded and layout.is_l1 and same
 
 

@@ -42,7 +42,11 @@ def read_result(source: Path | bytes) -> OptimizedGraph:
     What a foreign one does not state is empty here. Ops keep the order of the file, which is the schedule. Raises
     InputError naming what is wrong where.
     """
-    document = read_placed(source)
+    return as_result(read_placed(source))
+
+
+def as_result(document: PlacedGraph) -> OptimizedGraph:
+    """The result that a document holds. Raises InputError naming what is wrong where."""
     device = DeviceSpec.from_json(document.device)
     options, summary = Options.stated(document.options), document.summary
     return OptimizedGraph(

@@ -20,10 +20,15 @@ MAX_BYTES = 1 << 29
 """Size of the largest document that is read back; that of a graph of 1000 ops has about 1.5 MB."""
 
 
-def read_annotated(source: Path | bytes) -> dict[str, Any]:
-    """A `graph.json`, absent fields filled in: at a path, in a folder, or its bytes. InputError says what is wrong;
-    bytes are called `body` there."""
-    return _read(source, AnnotatedGraph).model_dump(by_alias=True)
+def read_annotated(source: Path | bytes) -> AnnotatedGraph:
+    """A `graph.json`: at a path, in a folder, or its bytes. InputError says what is wrong; bytes are called `body`
+    there."""
+    return _read(source, AnnotatedGraph)
+
+
+def read_document(source: Path | bytes) -> dict[str, Any]:
+    """The same as plain data, absent fields filled in."""
+    return read_annotated(source).model_dump(by_alias=True)
 
 
 def read_placed(source: Path | bytes) -> PlacedGraph:

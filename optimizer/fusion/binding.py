@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from optimizer.device import DeviceSpec
-from optimizer.fusion.choosing import Refused, choose
-from optimizer.fusion.judged import judged_by, kinds_of, unjudged
+from optimizer.fusion.choosing import choose
+from optimizer.fusion.judged import judged, kinds_of
 from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.regions import Region
 from optimizer.fusion.schedule import buffer_bytes
@@ -112,7 +112,7 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
     sizes = {v: graph.value(v) for v in region.made}
     in_dram = [v for v in region.made if result.layouts[v].is_dram]
     buffers = _buffers(kernel.lowered)
-    kinds, arch = kinds_of(region, kernel.lowered, result.layouts), result.device.arch
+    known = judged(result.device.arch)
     return {
         "kernel": kernel.name,
         "ops": list(region.op_ids),
@@ -135,8 +135,8 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
         "circular_buffers": buffers,
         "circular_buffers_saved": sum(_buffers_alone(region, op, result.device) for op in region.ops) - buffers,
         "circular_buffer_bytes": buffer_bytes(kernel.lowered),
-        "judged_by": judged_by(arch),
-        "unjudged": list(unjudged(kinds, arch)),
+        "judged_by": known.judged_by,
+        "unjudged": known.missing(kinds_of(region, kernel.lowered, result.layouts)),
         **_times(result, kernel, region),
     }
 
@@ -157,11 +157,14 @@ def _times(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict[
     }
 
 
-def refused_json(refused: Sequence[Refused]) -> tuple[dict[str, Any], ...]:
-    """Groups that stay ops of TTNN (`docs/formats.md`, `refused_kernels`)."""
-    return tuple(
-        {"ops": list(r.ops), "because": r.because, "predicted_ns": r.predicted_ns, "ops_ns": r.ops_ns} for r in refused
-    )
+def fused_records(
+    result: OptimizedGraph, poll: Callable[[], None] = lambda: None
+) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
+    """The regions of a result that run as kernels, and the groups that stay ops of TTNN (`docs/formats.md`,
+    `fused_kernels` and `refused_kernels`). `poll` is called for every region looked at, and may end it."""
+    choice = choose(result, poll)
+    refused = tuple({**vars(group), "ops": list(group.ops)} for group in choice.refused)
+    return savings(result, bound(result, choice.taken)), refused
 
 
 def _buffers(program: Op) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from optimizer.fusion.finding import Finder
 from optimizer.fusion.lowering import lowered, program_of
@@ -71,87 +70,75 @@ def choose(result: OptimizedGraph, poll: Callable[[], None] = lambda: None) -> C
     groups = finder.regions()
     if any(result.records[op_id].predicted is None for region in groups for op_id in region.op_ids):
         return Choice(groups)
-    return _Chooser(result, groups, finder.roomless, poll).choice
+    alone = Finder(result, poll)  # asked about one region at a time, with nothing else fused
+    offers = {region.op_ids: _offers(alone, region) for region in groups}
+    paying = [offer for row in offers.values() for offer in row if offer.saved_ns > 0]
+    taken = _together(result, paying)
+    inside = {op_id for region in taken for op_id in region.op_ids}
+    slower = [_slower(row) for ops, row in offers.items() if inside.isdisjoint(ops)]
+    saved = {(o.region.op_ids, o.region.home, o.region.scheme): o.saved_ns for o in paying}
+    saved_ns = sum(saved[region.op_ids, region.home, region.scheme] for region in taken)
+    return Choice(taken, (*slower, *_without_room(finder.roomless, inside)), saved_ns)
 
 
-class _Chooser:
-    def __init__(
-        self,
-        result: OptimizedGraph,
-        groups: Sequence[Region],
-        roomless: Sequence[tuple[str, ...]],
-        poll: Callable[[], None],
-    ) -> None:
-        self._result, self._groups, self._roomless = result, groups, roomless
-        self._alone = Finder(result, poll)
-        """Asked about one region at a time, with nothing else fused."""
+def _slower(row: Sequence[Offer]) -> Refused:
+    """A group of which nothing pays, as a whole as far as it is a region."""
+    whole = max(row, key=lambda offer: (len(offer.region.ops), offer.saved_ns))
+    return Refused(whole.region.op_ids, SLOWER, whole.cost.time_ns, whole.ops_ns)
 
-    @cached_property
-    def choice(self) -> Choice:
-        offers = {region.op_ids: self._offers(region) for region in self._groups}
-        paying = [offer for row in offers.values() for offer in row if offer.saved_ns > 0]
-        taken = self._together(paying)
-        inside = {op_id for region in taken for op_id in region.op_ids}
-        slower = [self._slower(row) for ops, row in offers.items() if inside.isdisjoint(ops)]
-        saved = {(o.region.op_ids, o.region.home, o.region.scheme): o.saved_ns for o in paying}
-        saved_ns = sum(saved[region.op_ids, region.home, region.scheme] for region in taken)
-        return Choice(taken, (*slower, *self._without_room(inside)), saved_ns)
 
-    @staticmethod
-    def _slower(row: Sequence[Offer]) -> Refused:
-        """A group of which nothing pays, as a whole as far as it is a region."""
-        whole = max(row, key=lambda offer: (len(offer.region.ops), offer.saved_ns))
-        return Refused(whole.region.op_ids, SLOWER, whole.cost.time_ns, whole.ops_ns)
+def _without_room(roomless: Sequence[tuple[str, ...]], inside: set[str]) -> Iterator[Refused]:
+    """The largest groups for which L1 has no room, unless all their ops are in kernels."""
+    kept: list[frozenset[str]] = []
+    for ops in sorted(roomless, key=lambda ops: -len(ops)):
+        if not inside.issuperset(ops) and not any(k.issuperset(ops) for k in kept):
+            kept.append(frozenset(ops))
+            yield Refused(ops, NO_ROOM)
 
-    def _without_room(self, inside: set[str]) -> Iterator[Refused]:
-        """The largest groups for which L1 has no room, unless all their ops are in kernels."""
-        kept: list[frozenset[str]] = []
-        for ops in sorted(self._roomless, key=lambda ops: -len(ops)):
-            if not inside.issuperset(ops) and not any(k.issuperset(ops) for k in kept):
-                kept.append(frozenset(ops))
-                yield Refused(ops, NO_ROOM)
 
-    # -- offers ----------------------------------------------------------------------------------------------
-    def _offers(self, group: Region) -> list[Offer]:
-        """The best home of every stretch of a group, and of the group."""
-        found = []
-        for members in stretches(group.ops):
-            homes = [self._priced(region) for region in self._alone.regions_of(members) if self._alone.fits(region)]
-            if homes:
-                found.append(max(homes, key=lambda offer: offer.saved_ns))
-        return found
+# -- offers ----------------------------------------------------------------------------------------------
+def _offers(alone: Finder, group: Region) -> list[Offer]:
+    """The best home of every stretch of a group, and of the group."""
+    found = []
+    for members in stretches(group.ops):
+        homes = [_priced(alone.result, region) for region in alone.regions_of(members) if alone.fits(region)]
+        if homes:
+            found.append(max(homes, key=lambda offer: offer.saved_ns))
+    return found
 
-    def _priced(self, region: Region) -> Offer:
-        result = self._result
-        cost = cost_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
-        records = (result.records[op_id].predicted for op_id in region.op_ids)
-        return Offer(region, cost, sum(p.time_ns for p in records if p is not None))
 
-    # -- all at once -----------------------------------------------------------------------------------------
-    def _together(self, offers: Sequence[Offer]) -> tuple[Region, ...]:
-        """The offers that save most and go together."""
-        items = [Item(offer.saved_ns, frozenset(offer.region.op_ids)) for offer in offers]
-        excluded: list[frozenset[int]] = []
-        while True:
-            chosen = pack(items, excluded=excluded)
-            placed, clash = self._placed([offers[i].region for i in chosen])
-            if clash is None:
-                return placed
-            excluded.append(frozenset(chosen[: clash + 1]))
+def _priced(result: OptimizedGraph, region: Region) -> Offer:
+    cost = cost_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
+    records = (result.records[op_id].predicted for op_id in region.op_ids)
+    return Offer(region, cost, sum(p.time_ns for p in records if p is not None))
 
-    def _placed(self, regions: Sequence[Region]) -> tuple[tuple[Region, ...], int | None]:
-        """The regions in schedule order, each with its place beside the others; or the first that has none."""
-        finder = Finder(self._result)
-        placed: list[Region] = []
-        for number, region in enumerate(regions):
-            alike = (region.home, region.scheme)
-            again = [r for r in finder.regions_of(region.op_ids) if (r.home, r.scheme) == alike and finder.fits(r)]
-            if not again:
-                return (), number
-            finder.schedule.fuse(again[0])
-            placed.append(again[0])
-        position = FusedSchedule(self._result).index
-        return tuple(sorted(placed, key=lambda r: position[r.anchor])), None
+
+# -- all at once -----------------------------------------------------------------------------------------
+def _together(result: OptimizedGraph, offers: Sequence[Offer]) -> tuple[Region, ...]:
+    """The offers that save most and go together."""
+    items = [Item(offer.saved_ns, frozenset(offer.region.op_ids)) for offer in offers]
+    excluded: list[frozenset[int]] = []
+    while True:
+        chosen = pack(items, excluded=excluded)
+        placed, clash = _placed(result, [offers[i].region for i in chosen])
+        if clash is None:
+            return placed
+        excluded.append(frozenset(chosen[: clash + 1]))
+
+
+def _placed(result: OptimizedGraph, regions: Sequence[Region]) -> tuple[tuple[Region, ...], int | None]:
+    """The regions in schedule order, each with its place beside the others; or the first that has none."""
+    finder = Finder(result)
+    placed: list[Region] = []
+    for number, region in enumerate(regions):
+        alike = (region.home, region.scheme)
+        again = [r for r in finder.regions_of(region.op_ids) if (r.home, r.scheme) == alike and finder.fits(r)]
+        if not again:
+            return (), number
+        placed.append(again[0])
+        finder.schedule.fuse(again[0].ops, again[0].anchor, (o.value for o in again[0].outputs))
+    position = FusedSchedule(result).index
+    return tuple(sorted(placed, key=lambda r: position[r.anchor])), None
 
 
 def stretches(ops: Sequence[Op], least: int = 2) -> Iterator[tuple[str, ...]]:

@@ -13,19 +13,15 @@ A region with a product comes in several schemes (`sharing.py`), the fastest fir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError, LimitError
-from optimizer.fusion.blocks import blocks_of
-from optimizer.fusion.grouping import Group, may_join
+from optimizer.fusion.grouping import Group, each_core_gives, frame, may_join
 from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.operations import is_matmul
-from optimizer.fusion.placement import Home, Kind
-from optimizer.fusion.regions import Region
+from optimizer.fusion.placement import Kind
+from optimizer.fusion.regions import Region, blocks_of
 from optimizer.fusion.schedule import FusedSchedule
-from optimizer.fusion.sharing import schemes as ways_to_bring
-from optimizer.fusion.timing import cost_of
 from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.result import OptimizedGraph
@@ -58,64 +54,6 @@ def groups_anywhere(result: OptimizedGraph) -> tuple[tuple[str, ...], ...]:
             if a != b and len(members) <= MOST_TOGETHER and finder.frame_of_group(members) is not None:
                 group.update(dict.fromkeys(members, members))
     return tuple(dict.fromkeys(group.values()))
-
-
-@dataclass(frozen=True)
-class Framed:
-    """A group that covers a frame."""
-
-    group: Group
-    inputs: tuple[str, ...]
-    """Values that it reads, in the order of their first readers."""
-    outputs: tuple[str, ...]
-    """Results that others read."""
-    anchor: str
-    """The op in whose place it can run."""
-
-    def regions(self) -> tuple[Region, ...]:
-        """The region at each of the group's homes, in each of its schemes."""
-        return tuple(scheme for region in self.homes() for scheme in self.schemes(region))
-
-    def homes(self) -> Iterator[Region]:
-        """The region at each of the group's homes, with operands brought in the simplest way."""
-        return map(self._at, self.group.homes((*self.inputs, *self.outputs)))
-
-    def at(self, home: Home) -> Region | None:
-        """The region at a home where perhaps none of its tensors lies; None if it cannot run there."""
-        return self._at(home) if self.group.suits(home, (*self.inputs, *self.outputs)) else None
-
-    def _at(self, home: Home) -> Region:
-        group = self.group
-        return Region(
-            group.ops,
-            self.anchor,
-            group.shape,
-            group.result.graph.value(group.ops[0].outputs[0]).dtype,
-            home,
-            tuple(group.operand(v, home) for v in self.inputs),
-            tuple(group.operand(v, home) for v in self.outputs),
-            group.kinds,
-            group.depths,
-        )
-
-    def schemes(self, region: Region) -> tuple[Region, ...]:
-        """The region in each of its schemes that compiles, the fastest first."""
-        if not region.multiplies:
-            return (region,)
-        result = self.group.result
-        priced: list[tuple[int, Region]] = []
-        for scheme in ways_to_bring(region):
-            fed = region.fed(scheme)
-            try:
-                cost = cost_of(fed, lowered(program_of(fed), result.device), result.layouts, result.device)
-            except (InfeasibleError, LimitError):
-                continue
-            priced.append((cost.time_ns, fed))
-        return tuple(fed for _, fed in sorted(priced, key=lambda pair: pair[0]))
-
-    def laid(self, result: OptimizedGraph) -> Framed:
-        """The same ops where another result has their tensors."""
-        return replace(self, group=replace(self.group, result=result))
 
 
 class Finder:
@@ -158,7 +96,7 @@ class Finder:
             return False
         for part in (a, b):
             self.found.pop(part, None)
-        self.schedule.fuse(region)
+        self.schedule.fuse(region.ops, region.anchor, (o.value for o in region.outputs))
         self.found[members] = region
         for op_id in members:
             self.group[op_id] = members
@@ -167,22 +105,23 @@ class Finder:
     def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
         """A group as a region at each of its homes, in each of its schemes, if it covers a frame and has a place in the
         schedule."""
-        framed = self.frame_of_group(members)
-        return () if framed is None else framed.regions()
+        group = self.frame_of_group(members)
+        return () if group is None else group.regions()
 
-    def frame_of_group(self, members: Sequence[str]) -> Framed | None:
+    def frame_of_group(self, members: Sequence[str]) -> Group | None:
         """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
         self._poll()
-        group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
-        if not group.covers_a_frame():
+        ops = tuple(self.graph.op(op_id) for op_id in members)
+        found = frame(self.graph, ops)
+        if found is None:
             return None
-        made = {v for op in group.ops for v in op.outputs}
-        inputs = tuple(dict.fromkeys(v for op in group.ops for v in op.inputs if v not in made))
-        outputs = tuple(v for op in group.ops for v in op.outputs if self._read_outside(v, members))
-        if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
+        made = {v for op in ops for v in op.outputs}
+        inputs = tuple(dict.fromkeys(v for op in ops for v in op.inputs if v not in made))
+        outputs = tuple(v for op in ops for v in op.outputs if self._read_outside(v, members))
+        if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not each_core_gives(ops, outputs, found[1]):
             return None
         anchor = self.schedule.place(members, inputs, outputs)
-        return None if anchor is None else Framed(group, inputs, outputs, anchor)
+        return None if anchor is None else Group(self.result, ops, *found, inputs, outputs, anchor)
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
+from optimizer.errors import InfeasibleError, LimitError
+from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.operations import accepts, is_matmul, needs_rows
 from optimizer.fusion.placement import Home, Kind, Operand, kind_in, plain_shape
+from optimizer.fusion.regions import Region
+from optimizer.fusion.sharing import schemes as ways_to_bring
+from optimizer.fusion.timing import cost_of
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import COPY
@@ -59,91 +64,131 @@ def frame_of(graph: Graph, op: Op) -> tuple[int, ...]:
     return graph.value(op.inputs[0] if needs_rows(op) else op.outputs[0]).shape
 
 
-@dataclass
+Kinds = dict[str, Kind]
+
+
+@dataclass(frozen=True)
 class Group:
-    """Ops in schedule order, at least one of which computes."""
+    """Ops in schedule order, at least one of which computes, that cover a frame."""
 
     result: OptimizedGraph
     ops: tuple[Op, ...]
-    shape: tuple[int, ...] = ()
-    kinds: dict[str, Kind] = field(default_factory=dict)
-    depths: dict[str, int] = field(default_factory=dict)
+    shape: tuple[int, ...]
+    """Of the frame."""
+    kinds: Mapping[str, Kind]
+    depths: Mapping[str, int]
+    inputs: tuple[str, ...]
+    """Values that it reads, in the order of their first readers."""
+    outputs: tuple[str, ...]
+    """Results that others read."""
+    anchor: str
+    """The op in whose place it can run."""
 
-    def covers_a_frame(self) -> bool:
-        """Finds the frame and the kinds of all values; False if some value is no part of it."""
-        graph = self.result.graph
-        frames = list(dict.fromkeys(frame_of(graph, op) for op in self.ops if op.op != COPY))
-        if not frames:
-            return False
-        self.shape = max(frames, key=prod)
-        if not self._find_matmul_operands():
-            return False
-        for v in dict.fromkeys(v for op in self.ops for v in (*op.inputs, *op.outputs)):
-            kind = self.kinds.get(v) or kind_in(graph.value(v).shape, self.shape)
-            if kind is None:
-                return False
-            self.kinds[v] = kind
-        return all(kind_in(f, self.shape) is not None for f in frames) and self._uses_agree()
+    def regions(self) -> tuple[Region, ...]:
+        """The region at each of the group's homes, in each of its schemes."""
+        return tuple(scheme for home in self.homes() for scheme in self.schemes(self._at(home)))
 
-    def _find_matmul_operands(self) -> bool:
-        """Kinds of the operands of matmuls and of what they are copies of; False if one is both."""
-        found: list[tuple[str, Kind]] = []
-        for op in self.ops:
-            if is_matmul(op):
-                found += [(op.inputs[0], Kind.LEFT), (op.inputs[1], Kind.RIGHT)]
-        self.kinds = dict(found)
-        for op in reversed(self.ops):
-            if op.op == COPY and op.outputs[0] in self.kinds:
-                found.append((op.inputs[0], self.kinds[op.outputs[0]]))
-                self.kinds[op.inputs[0]] = self.kinds[op.outputs[0]]
-        grids = {v: tile_grid(self.result.graph.value(v).shape) for v in self.kinds}
-        self.depths = {v: grids[v][1] if kind is Kind.LEFT else grids[v][0] for v, kind in self.kinds.items()}
-        return all(self.kinds[v] is kind for v, kind in found)
+    def homes(self) -> tuple[Home, ...]:
+        """Layouts on at least half of the cores it could use; first the one that most of what is read and written has.
 
-    def _uses_agree(self) -> bool:
-        """Operands of matmuls are nothing else, and copies are of what they copy."""
-        for op in self.ops:
-            if op.op == COPY:
-                if self.kinds[op.inputs[0]] is not self.kinds[op.outputs[0]]:
-                    return False
-            elif any(self.kinds[v] in (Kind.LEFT, Kind.RIGHT) for v in (*op.inputs, *op.outputs)):
-                others = op.inputs[2:] if is_matmul(op) else op.inputs
-                if any(self.kinds[v] in (Kind.LEFT, Kind.RIGHT) for v in (*others, *op.outputs)):
-                    return False
-        return True
+        Everything else must be movable: cores know which of its tiles are theirs.
+        """
+        layouts = dict.fromkeys(self.result.layouts[v] for v, kind in self.kinds.items() if kind is Kind.FULL)
+        homes = [home for layout in layouts if (home := Home.of(layout, self.shape)) and self._suits(home)]
+        return tuple(sorted(homes, key=lambda home: len(self._moved(home))))
 
-    def gives(self, outputs: Sequence[str]) -> bool:
-        """Whether each core can give its part of these results: full ones and columns, and nothing else computed."""
-        own = (Kind.FULL, Kind.COLUMN)
-        computed = (op.outputs[0] for op in self.ops if op.op != COPY)
-        return all(self.kinds[v] in own for v in (*outputs, *computed))
+    def at(self, home: Home) -> Region | None:
+        """The region at a home where perhaps none of its tensors lies; None if it cannot run there."""
+        return self._at(home) if self._suits(home) else None
 
-    def operand(self, value_id: str, home: Home) -> Operand:
+    def schemes(self, region: Region) -> tuple[Region, ...]:
+        """The region in each of its schemes that compiles, the fastest first."""
+        if not region.multiplies:
+            return (region,)
+        result = self.result
+        priced: list[tuple[int, Region]] = []
+        for scheme in ways_to_bring(region):
+            fed = region.fed(scheme)
+            try:
+                cost = cost_of(fed, lowered(program_of(fed), result.device), result.layouts, result.device)
+            except (InfeasibleError, LimitError):
+                continue
+            priced.append((cost.time_ns, fed))
+        return tuple(fed for _, fed in sorted(priced, key=lambda pair: pair[0]))
+
+    def _at(self, home: Home) -> Region:
+        inputs, outputs = (tuple(self._operand(v, home) for v in values) for values in (self.inputs, self.outputs))
+        dtype = self.result.graph.value(self.ops[0].outputs[0]).dtype
+        return Region(self.ops, self.anchor, self.shape, dtype, home, inputs, outputs, self.kinds, self.depths)
+
+    def _operand(self, value_id: str, home: Home) -> Operand:
         """A value as a region at this home has it."""
         value, kind, depth = self.result.graph.value(value_id), self.kinds[value_id], self.depths.get(value_id, 0)
         resident = home.holds(self.result.layouts[value_id], kind, depth)
         return Operand(value_id, kind, tile_grid(value.shape), value.dtype, resident, depth)
 
-    def homes(self, boundary: Iterable[str]) -> tuple[Home, ...]:
-        """Layouts on at least half of the cores it could use; first the one that most of what is read and written has.
-
-        Everything else must be movable: cores know which of its tiles are theirs.
-        """
-        values = tuple(boundary)
-        layouts = dict.fromkeys(self.result.layouts[v] for v, kind in self.kinds.items() if kind is Kind.FULL)
-        homes = [home for layout in layouts if (home := Home.of(layout, self.shape)) and self.suits(home, values)]
-        return tuple(sorted(homes, key=lambda home: len(self._moved(home, values))))
-
-    def suits(self, home: Home, boundary: Iterable[str]) -> bool:
+    def _suits(self, home: Home) -> bool:
         """Whether the ops can run there, with what they read and write brought and taken as far as it is elsewhere."""
         rows = any(needs_rows(op) or self.kinds[op.outputs[0]] is Kind.COLUMN for op in self.ops)
         if (rows and not home.whole_rows) or 2 * home.cores < self._cores(home, rows):
             return False
-        return all(home.locates(o.kind) for o in self._moved(home, boundary))
+        return all(home.locates(o.kind) for o in self._moved(home))
 
-    def _moved(self, home: Home, boundary: Iterable[str]) -> list[Operand]:
-        return [o for v in boundary if not (o := self.operand(v, home)).resident]
+    def _moved(self, home: Home) -> list[Operand]:
+        return [o for v in (*self.inputs, *self.outputs) if not (o := self._operand(v, home)).resident]
 
     def _cores(self, home: Home, rows: bool) -> int:
         """Cores that ops on the frame use at most: one per tile, or per row of tiles."""
         return min(home.frame[0] if rows else prod(home.frame), self.result.device.num_cores)
+
+
+# -- frames ------------------------------------------------------------------------------------------------
+def frame(graph: Graph, ops: Sequence[Op]) -> tuple[tuple[int, ...], Kinds, dict[str, int]] | None:
+    """Shape of the frame that ops cover, the part of it that every value is, and the depths of the operands of matmuls;
+    None if some value is no part of it."""
+    frames = list(dict.fromkeys(frame_of(graph, op) for op in ops if op.op != COPY))
+    if not frames:
+        return None
+    shape = max(frames, key=prod)
+    factors = _matmul_operands(ops)
+    if factors is None:
+        return None
+    grids = {v: tile_grid(graph.value(v).shape) for v in factors}
+    depths = {v: grids[v][1] if kind is Kind.LEFT else grids[v][0] for v, kind in factors.items()}
+    kinds = dict(factors)
+    for v in dict.fromkeys(v for op in ops for v in (*op.inputs, *op.outputs)):
+        kind = kinds.get(v) or kind_in(graph.value(v).shape, shape)
+        if kind is None:
+            return None
+        kinds[v] = kind
+    if any(kind_in(f, shape) is None for f in frames) or not all(_uses_agree(op, kinds) for op in ops):
+        return None
+    return shape, kinds, depths
+
+
+def _matmul_operands(ops: Sequence[Op]) -> Kinds | None:
+    """Kinds of the operands of matmuls and of what they are copies of; None if one is both."""
+    found: list[tuple[str, Kind]] = []
+    for op in ops:
+        if is_matmul(op):
+            found += [(op.inputs[0], Kind.LEFT), (op.inputs[1], Kind.RIGHT)]
+    kinds = dict(found)
+    for op in reversed(ops):
+        if op.op == COPY and op.outputs[0] in kinds:
+            found.append((op.inputs[0], kinds[op.outputs[0]]))
+            kinds[op.inputs[0]] = kinds[op.outputs[0]]
+    return kinds if all(kinds[v] is kind for v, kind in found) else None
+
+
+def _uses_agree(op: Op, kinds: Kinds) -> bool:
+    """Whether operands of matmuls are nothing else, and a copy is of what it copies."""
+    if op.op == COPY:
+        return kinds[op.inputs[0]] is kinds[op.outputs[0]]
+    others = op.inputs[2:] if is_matmul(op) else op.inputs
+    return all(kinds[v] not in (Kind.LEFT, Kind.RIGHT) for v in (*others, *op.outputs))
+
+
+def each_core_gives(ops: Sequence[Op], outputs: Sequence[str], kinds: Kinds) -> bool:
+    """Whether each core can give its part of these results: full ones and columns, and nothing else computed."""
+    computed = (op.outputs[0] for op in ops if op.op != COPY)
+    return all(kinds[v] in (Kind.FULL, Kind.COLUMN) for v in (*outputs, *computed))

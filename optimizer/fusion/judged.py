@@ -9,16 +9,17 @@ too. A kernel of which a kind is missing says so in the result.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from optimizer.errors import StateError
+from optimizer.fusion.lowering import compute_threads
 from optimizer.fusion.placement import Operand
 from optimizer.fusion.regions import Region
 from optimizer.fusion.sharing import shared
-from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
+from optimizer.kernels.tensix.dialect import CALL_PREFIX
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.layouts.memory_config import TensorLayout
 
@@ -28,29 +29,31 @@ RECORD = "judged_kinds.json"
 
 @dataclass(frozen=True)
 class Judged:
-    """Kinds that were right on one architecture, and what judged them."""
+    """What has been judged on one architecture."""
 
-    by: str
-    """Versions: `ttnn 0.81.1, ttsim 1.10.0`."""
+    judged_by: str | None
+    """Versions: `ttnn 0.81.1, ttsim 1.10.0`; None: nothing has judged any."""
     kinds: frozenset[str]
+    """Those that were right."""
+
+    def missing(self, kinds: Iterable[str]) -> list[str]:
+        """Those of these kinds that nobody has seen give right values."""
+        return [kind for kind in kinds if kind not in self.kinds]
 
 
 def kinds_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout]) -> tuple[str, ...]:
     """Kinds of a region's kernel, sorted. `program`: its calls of the kernel API."""
     width = 32 if program.attr("fp32_dest_acc_en", False) else 16
-    found = {f"{_call(op)} into {width} bits" for thread in _compute(program) for op in walk(thread) if _is_call(op)}
+    found = {
+        f"{_call(op)} into {width} bits"
+        for thread in compute_threads(program)
+        for op in walk(thread)
+        if op.name.startswith(CALL_PREFIX)
+    }
     multicast = shared(region)
     found |= {_move("bring", o, layouts) + (", multicast" if o in multicast else "") for o in region.inputs}
     found |= {_move("take", o, layouts) for o in region.outputs}
     return tuple(sorted(found))
-
-
-def _compute(program: Op) -> tuple[Op, ...]:
-    return tuple(op for op in program.body.ops if op.name == COMPUTE)
-
-
-def _is_call(op: Op) -> bool:
-    return op.name.startswith(CALL_PREFIX)
 
 
 def _call(op: Op) -> str:
@@ -68,24 +71,10 @@ def _move(way: str, operand: Operand, layouts: Mapping[str, TensorLayout]) -> st
 
 
 @cache
-def judged(arch: str) -> Judged | None:
-    """What has been judged on an architecture (`wormhole_b0`, `blackhole`); None: nothing."""
+def judged(arch: str) -> Judged:
+    """What has been judged on an architecture (`wormhole_b0`, `blackhole`)."""
     document = json.loads((files("optimizer.fusion") / RECORD).read_text(encoding="utf-8"))
-    if arch not in document:
-        return None
-    found = document[arch]
+    found = document.get(arch, {"by": None, "kinds": ()})
     if set(found) != {"by", "kinds"}:
         raise StateError(f"{RECORD}: '{arch}' has {sorted(found)}, not by and kinds")
     return Judged(found["by"], frozenset(found["kinds"]))
-
-
-def unjudged(kinds: tuple[str, ...], arch: str) -> tuple[str, ...]:
-    """Those of these kinds that nobody has seen give right values."""
-    known = judged(arch)
-    return kinds if known is None else tuple(k for k in kinds if k not in known.kinds)
-
-
-def judged_by(arch: str) -> str | None:
-    """What has judged kernels on an architecture; None: nothing has."""
-    known = judged(arch)
-    return None if known is None else known.by

@@ -5,7 +5,7 @@
     writer    pops what stays on the core; takes the rest where it belongs
 
 Circular buffers of tensors that lie on the core are those tensors' shards: nothing is copied. Blocks are those of
-`blocks.py`. Names in the program are numbered, so equal kernels have equal texts.
+`regions.py`. Names in the program are numbered, so equal kernels have equal texts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from functools import lru_cache
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.fusion.blocks import blocks_of
 from optimizer.fusion.operations import FUSED_OPS
 from optimizer.fusion.placement import Kind, Operand
-from optimizer.fusion.regions import Region
+from optimizer.fusion.regions import Region, blocks_of
 from optimizer.fusion.sharing import by_writer, rectangle, senders, shared
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op as GraphOp
@@ -54,15 +53,24 @@ def lowered(program: Op, device: DeviceSpec) -> Op:
     return lower(program, KernelOptions(board=device), verify_passes=False)
 
 
+def compute_threads(program: Op) -> tuple[Op, ...]:
+    """The threads of a program that compute."""
+    return tuple(op for op in program.body.ops if op.name == COMPUTE)
+
+
 @dataclass
 class _Thread:
-    """One thread's ops, with loops open."""
+    """Ops of a thread, or of a loop in one."""
 
-    ops: list[list[Op]] = field(default_factory=lambda: [[]])
+    ops: list[Op] = field(default_factory=list)
 
     def emit(self, name: str, operands: Sequence[Value] = (), result: Value | None = None, **attrs: Attr) -> None:
         results = () if result is None else (result,)
-        self.ops[-1].append(Op(name, tuple(operands), results, attributes(attrs)))
+        self.ops.append(Op(name, tuple(operands), results, attributes(attrs)))
+
+    def inside(self, name: str, operands: Sequence[Value] = (), arguments: Sequence[Value] = (), **attrs: Attr) -> Op:
+        """An op with these ops in it."""
+        return Op(name, tuple(operands), (), attributes(attrs), (Body(tuple(arguments), tuple(self.ops)),))
 
 
 class _Lowering:
@@ -141,8 +149,7 @@ class _Lowering:
 
     def _loop(self, thread: _Thread, inner: _Thread, counter: Value, rounds: int) -> None:
         """The inner ops so many times."""
-        attrs = attributes({"lower": 0, "upper": rounds, "step": 1})
-        thread.ops[-1].append(Op("ttl.for", (), (), attrs, (Body((counter,), tuple(inner.ops[-1])),)))
+        thread.ops.append(inner.inside("ttl.for", (), (counter,), lower=0, upper=rounds, step=1))
 
     def _pieces(self) -> int:
         """Pieces of the depth."""
@@ -176,7 +183,7 @@ class _Lowering:
                 thread.emit("ttl.cb_pop", (self.buffers[k],))
         if product is not None:
             thread.emit("ttl.cb_pop", (self.sum,))
-        return Op(COMPUTE, (), (), attributes({"sym_name": "compute"}), (Body((), tuple(thread.ops[-1])),))
+        return thread.inside(COMPUTE, sym_name="compute")
 
     def _summed(self, thread: _Thread) -> Value:
         """The region's product, summed up piece by piece along its depth."""
@@ -212,7 +219,7 @@ class _Lowering:
         where: tuple[Value, ...] = ()
         if any(not self.operands[k].resident for k in chosen):
             where = (self.value(IndexType(), "x"), self.value(IndexType(), "y"))
-            thread.ops[-1].append(Op("ttl.core", (), where, attributes({"dims": 2})))
+            thread.ops.append(Op("ttl.core", (), where, attributes({"dims": 2})))
         if pieces := [k for k in chosen if self.in_pieces(self.operands[k])]:
             self._repeat(thread, pieces, where, self._pieces())
         whole = [k for k in chosen if k not in pieces]
@@ -225,8 +232,7 @@ class _Lowering:
                 self._transfer(thread, k, where)
         elif each:
             self._repeat(thread, each, where, self.blocks.count)
-        attrs = attributes({"sym_name": kind, "processor": kind})
-        return Op(DATA_MOVEMENT, (), (), attrs, (Body((), tuple(thread.ops[-1])),))
+        return thread.inside(DATA_MOVEMENT, sym_name=kind, processor=kind)
 
     def _repeat(self, thread: _Thread, chosen: Sequence[int], where: tuple[Value, ...], rounds: int) -> None:
         """One block or piece of each operand per round."""
@@ -246,7 +252,7 @@ class _Lowering:
         for role in (IF_SRC, IF_DST):
             inner, pipe = _Thread(), self.value(PipeType(), "pipe")
             self._moved(inner, k, at if role == IF_SRC else (), pipe)
-            thread.ops[-1].append(Op(role, (self.nets[k],), (), (), (Body((pipe,), tuple(inner.ops[-1])),)))
+            thread.ops.append(inner.inside(role, (self.nets[k],), (pipe,)))
 
     def _moved(self, thread: _Thread, k: int, at: Sequence[Value], pipe: Value | None = None) -> None:
         """One block read or written at this row and column, and sent through a pipe; or received from there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from optimizer.fusion.regions import Region
 from optimizer.ir.graph import Op as GraphOp
@@ -13,22 +12,6 @@ from optimizer.layouts.aliases import frees_operand
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
-
-
-class Fused(Protocol):
-    """Ops that run as one, where the anchor is."""
-
-    @property
-    def op_ids(self) -> tuple[str, ...]: ...
-
-    @property
-    def anchor(self) -> str: ...
-
-    @property
-    def made(self) -> tuple[str, ...]: ...
-
-    @property
-    def vanished(self) -> tuple[str, ...]: ...
 
 
 class FusedSchedule:
@@ -98,12 +81,11 @@ class FusedSchedule:
                         found.append(self.position[op.id])
         return found
 
-    def fuse(self, region: Fused) -> None:
-        """Let a region's ops run as one."""
-        for op_id in region.op_ids:
-            self.position[op_id] = self.index[region.anchor]
-        self.gone.difference_update(region.made)
-        self.gone.update(region.vanished)
+    def fuse(self, ops: Sequence[GraphOp], anchor: str, outputs: Iterable[str]) -> None:
+        """Let ops run as one in the place of the anchor; of what they make only the outputs stay tensors."""
+        made = {v for op in ops for v in op.outputs}
+        self.position |= dict.fromkeys((op.id for op in ops), self.index[anchor])
+        self.gone = (self.gone - made) | (made - set(outputs))
 
     # -- memory -----------------------------------------------------------------------------------------------
     def fits(self, region: Region, lowered: Op) -> bool:

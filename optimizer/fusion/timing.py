@@ -16,16 +16,15 @@ from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.fusion.blocks import blocks_of
-from optimizer.fusion.lowering import lowered, program_of
+from optimizer.fusion.lowering import compute_threads, lowered, program_of
 from optimizer.fusion.placement import Kind, Operand
-from optimizer.fusion.regions import Region
+from optimizer.fusion.regions import Region, blocks_of
 from optimizer.fusion.sharing import by_writer, senders, shared
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import COPY, opdef, short_name
 from optimizer.kernels.tensix.compute_config import compute_config
-from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
+from optimizer.kernels.tensix.dialect import CALL_PREFIX
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.types import CircularBufferType
 from optimizer.layouts.memory_config import TensorLayout
@@ -128,19 +127,15 @@ def _priced_as(function: str) -> tuple[str, int]:
 @cache
 def compute_of(program: Op, arch: str) -> Compute:
     """What the compute thread of a lowered program does."""
-    return _computed(program, arch, [op for thread in _compute(program) for op in thread.body.ops])
+    return _computed(program, arch, [op for thread in compute_threads(program) for op in thread.body.ops])
 
 
 @cache
 def compute_in_turn(program: Op, arch: str) -> tuple[Compute, Compute]:
     """The same of a program that sums a product up in a loop: up to the end of that loop, and after it."""
-    ops = [op for thread in _compute(program) for op in thread.body.ops]
+    ops = [op for thread in compute_threads(program) for op in thread.body.ops]
     end = 1 + next(n for n, op in enumerate(ops) if any(inner.name in _PRODUCTS for inner in walk(op)))
     return _computed(program, arch, ops[:end]), _computed(program, arch, ops[end:])
-
-
-def _compute(program: Op) -> tuple[Op, ...]:
-    return tuple(op for op in program.body.ops if op.name == COMPUTE)
 
 
 def _computed(program: Op, arch: str, ops: Sequence[Op]) -> Compute:

@@ -221,10 +221,8 @@ class FuseKernels(Stage):
     def apply(self, work: Work) -> None:
         result = work.result
         if self.fuse_kernels:
-            from optimizer.fusion.binding import bound, refused_json, savings
-            from optimizer.fusion.choosing import choose
+            from optimizer.fusion.binding import fused_records
 
-            choice = choose(result, work.clock.poll_limit)
-            kernels = savings(result, bound(result, choice.taken))
-            result = replace(result, fused_kernels=kernels, refused_kernels=refused_json(choice.refused))
+            kernels, refused = fused_records(result, work.clock.poll_limit)
+            result = replace(result, fused_kernels=kernels, refused_kernels=refused)
         work.result = result

@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import combinations, compress, product
 
 from optimizer.fusion.choosing import choose, stretches
-from optimizer.fusion.finding import Finder, Framed, compiles, groups_anywhere
+from optimizer.fusion.finding import Finder, compiles, groups_anywhere
+from optimizer.fusion.grouping import Group
 from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.placement import Home, Kind
 from optimizer.fusion.schedule import buffer_bytes
@@ -73,7 +74,7 @@ class PlanKernels:
         found: list[KernelOffer] = []
         for members in stretches(ops, least=1):
             framed = self._finder.frame_of_group(members)
-            homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.group.shape))]
+            homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.shape))]
             for home in homes_of:
                 assert framed is not None
                 self._problem.poll()
@@ -104,13 +105,13 @@ class _Offers:
         self,
         result: OptimizedGraph,
         ops: Sequence[Op],
-        framed: Framed,
+        framed: Group,
         home: Home,
         sources: Sources,
         of_use: Callable[[Wanted], bool],
     ) -> None:
         self._result, self._ops, self._framed, self._home, self._of_use = result, ops, framed, home, of_use
-        self._members = {op.id for op in framed.group.ops}
+        self._members = {op.id for op in framed.ops}
         self._lying = dict(self._wanted())
         self._sources = {
             v: self._sources_of(v, layouts)
@@ -124,8 +125,8 @@ class _Offers:
 
         Of a single op only those that spare a copy besides.
         """
-        kinds = self._framed.group.kinds
-        readers = Counter(v for op in self._framed.group.ops for v in op.inputs)
+        kinds = self._framed.kinds
+        readers = Counter(v for op in self._framed.ops for v in op.inputs)
         movable = [v for v in self._framed.inputs if readers[v] == 1 and self._is_movable(v)]
         strays = {v for v, kind in kinds.items() if kind is Kind.LEFT and v not in self._lying}
         weights = [v for v in self._framed.inputs if kinds[v] in _READ_BY_ALL]
@@ -145,7 +146,7 @@ class _Offers:
 
     def _wanted(self) -> Iterator[tuple[str, TensorLayout]]:
         """Where the tensors lie if none is brought."""
-        group, home = self._framed.group, self._home.layout
+        group, home = self._framed, self._home.layout
         for v, kind in group.kinds.items():
             value = group.result.graph.value(v)
             if kind is Kind.FULL and value.kind not in STATIC:
@@ -160,12 +161,12 @@ class _Offers:
         return tuple(x for x in layouts if x.is_dram or x == first or self._holds(v, x))
 
     def _holds(self, v: str, layout: TensorLayout) -> bool:
-        group = self._framed.group
+        group = self._framed
         return self._home.holds(layout, group.kinds[v], group.depths.get(v, 0))
 
     def _is_movable(self, v: str) -> bool:
         weight = self._result.graph.is_static(v)
-        return self._framed.group.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
+        return self._framed.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
 
     def _offers(self, brought: Mapping[str, TensorLayout], taken: str | None) -> Iterator[KernelOffer]:
         """Kernels that bring some of their operands, instead of any copies of them, and take a result to DRAM, instead
@@ -175,14 +176,14 @@ class _Offers:
         offered = [wanted for wanted in self._wanted_with(brought, in_dram) if self._of_use(wanted)]
         if not offered:
             return
-        laid = self._framed.laid(replace(self._result, layouts=layouts))
+        laid = replace(self._framed, result=replace(self._result, layouts=layouts))
         region = laid.at(self._home)
         device = self._result.device
         schemes = () if region is None else laid.schemes(region)
         region = next((scheme for scheme in schemes if compiles(scheme, device)), None)
         if region is None:
             return
-        result = laid.group.result
+        result = laid.result
         program = lowered(program_of(region), result.device)
         time_ns = cost_of(region, program, result.layouts, result.device).time_ns
         for wanted in offered:
@@ -209,7 +210,7 @@ class _Offers:
         """
         if not copied and self._holds(v, source):
             return WantedOperand(source)
-        target = self._home.layout if copied and self._framed.group.kinds[v] is Kind.FULL else None
+        target = self._home.layout if copied and self._framed.kinds[v] is Kind.FULL else None
         return WantedOperand(target, source, copied)
 
     def _places(

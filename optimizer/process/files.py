@@ -44,6 +44,13 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, encoded(text))
 
 
+def written(path: Path, text: str) -> Path:
+    """The path of a file that is replaced by text, in a folder that is made where it is missing. Raises OutputError."""
+    make_folder(path.parent)
+    write_text(path, text)
+    return path
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file by these bytes; OutputError if that cannot be done."""
     with replacing(path) as file:

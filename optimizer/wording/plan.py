@@ -35,15 +35,23 @@ def plan_text(summary: Document) -> str:
     return text if gap is None else f"{text}, gap {percent_text(gap)}"
 
 
+_COMPARED = (
+    ("predicted time", "dram_ns", "predicted_time_ns", time_text),
+    ("DRAM read", "dram_read_bytes_total", "dram_read_bytes_total", bytes_text),
+    ("DRAM written", "dram_write_bytes_total", "dram_write_bytes_total", bytes_text),
+)
+"""Figures that the plan in DRAM has too, by their names among the baselines and in the summary."""
+
+
+def compared_numbers(summary: Document) -> list[tuple[float | None, float]]:
+    """Those figures of both plans."""
+    return [(summary["baselines"].get(before), summary[after]) for _, before, after, _ in _COMPARED]
+
+
 def before_after(summary: Document) -> list[tuple[str, str, str, str]]:
-    """(figure, all in DRAM, this plan, change) for every figure that the plan in DRAM has too."""
-    base = summary["baselines"]
-    rows = [
-        ("predicted time", base.get("dram_ns"), summary["predicted_time_ns"], time_text),
-        ("DRAM read", base.get("dram_read_bytes_total"), summary["dram_read_bytes_total"], bytes_text),
-        ("DRAM written", base.get("dram_write_bytes_total"), summary["dram_write_bytes_total"], bytes_text),
-    ]
-    return [(name, show(before), show(after), change_text(before, after)) for name, before, after, show in rows]
+    """(figure, all in DRAM, this plan, change) of those figures."""
+    numbers = zip(_COMPARED, compared_numbers(summary), strict=True)
+    return [(name, show(a), show(b), change_text(a, b)) for (name, _, _, show), (a, b) in numbers]
 
 
 def _dram_facts(summary: Document) -> list[Fact]:
@@ -163,19 +171,18 @@ def fused_fact(document: Document, op_id: str) -> str | None:
     """What became of an op as part of a kernel, in a sentence; None where it is part of no group."""
     for region in document.get("fused_kernels", ()):
         if op_id in region["ops"]:
-            others, text = len(region["ops"]) - 1, f"runs in kernel {region['kernel']}"
-            if region.get("predicted_ns") is None:
-                return f"{text} with {others} other op(s)"
-            spent = f"{time_text(region['predicted_ns'])} instead of {time_text(region['ops_ns'])}"
-            return f"{text} with {others} other op(s): {spent}"
+            text = f"runs in kernel {region['kernel']} with {len(region['ops']) - 1} other op(s)"
+            return text if region.get("predicted_ns") is None else f"{text}: {_instead(region)}"
     for group in document.get("refused_kernels", ()):
         if op_id in group["ops"]:
-            others = len(group["ops"]) - 1
-            if group.get("predicted_ns") is None:
-                return f"no kernel with {others} other op(s): {group['because']}"
-            spent = f"{time_text(group['predicted_ns'])} instead of {time_text(group['ops_ns'])}"
-            return f"no kernel with {others} other op(s): it would take {spent}"
+            text = f"no kernel with {len(group['ops']) - 1} other op(s)"
+            known = group.get("predicted_ns") is not None
+            return f"{text}: it would take {_instead(group)}" if known else f"{text}: {group['because']}"
     return None
+
+
+def _instead(group: Document) -> str:
+    return f"{time_text(group['predicted_ns'])} instead of {time_text(group['ops_ns'])}"
 
 
 def judged_texts(regions: list[Document]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from optimizer.export.ttnn_py.configs import without_strings
+from optimizer.export.ttnn_py.formatting import without_strings
 
 
 def expanded(statement: str, configs: Mapping[str, str]) -> str:

@@ -15,10 +15,9 @@ from interpreter import evaluate
 from numpy.typing import NDArray
 
 from optimizer.device import DeviceSpec
-from optimizer.fusion.blocks import blocks_of
 from optimizer.fusion.lowering import lowered, program_of
 from optimizer.fusion.placement import Home, Kind, Operand
-from optimizer.fusion.regions import Region
+from optimizer.fusion.regions import Region, blocks_of
 from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Place, cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program

@@ -22,12 +22,11 @@ from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH
 from optimizer.export.ttnn_py.fused import fused_text
 from optimizer.fusion.binding import FusedKernel, fused_kernels, savings
-from optimizer.fusion.blocks import blocks_of
 from optimizer.fusion.finding import find_regions
-from optimizer.fusion.judged import judged_by
+from optimizer.fusion.judged import judged
 from optimizer.fusion.lowering import program_of
 from optimizer.fusion.placement import Kind
-from optimizer.fusion.regions import Region, Scheme
+from optimizer.fusion.regions import Region, Scheme, blocks_of
 from optimizer.ir.builder import GraphBuilder
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.types import CircularBufferType
@@ -370,7 +369,7 @@ def test_savings_of_gated() -> None:
         "circular_buffers": 3,
         "circular_buffers_saved": 2 + 2 + 3 + 2 - 3,
         "circular_buffer_bytes": 3 * 2 * 2048,
-        "judged_by": judged_by(N150.arch),
+        "judged_by": judged(N150.arch).judged_by,
         "unjudged": [],
     }
 

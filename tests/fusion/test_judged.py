@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from placed_graphs import HEIGHT, N150, placed, shards
 
-from optimizer.fusion import judged
+from optimizer.fusion import binding, judged
 from optimizer.fusion.binding import fused_kernels, savings
-from optimizer.fusion.judged import Judged, kinds_of, unjudged
+from optimizer.fusion.judged import Judged, kinds_of
 from optimizer.ir.builder import GraphBuilder
 from optimizer.result import OptimizedGraph
 from optimizer.wording.plan import judged_texts
@@ -32,9 +32,9 @@ def kinds() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judged | None], None]:
-    def replace_by(known: Judged | None) -> None:
-        monkeypatch.setattr(judged, "judged", lambda _arch: known)
+def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judged], None]:
+    def replace_by(known: Judged) -> None:
+        monkeypatch.setattr(binding, "judged", lambda _arch: known)
 
     return replace_by
 
@@ -49,7 +49,7 @@ def test_kinds_are_calls_by_the_width_of_dst_and_ways_of_tensors() -> None:
     assert list(found) == sorted(set(found))
 
 
-def test_a_kernel_of_judged_kinds_says_by_what(record: Callable[[Judged | None], None]) -> None:
+def test_a_kernel_of_judged_kinds_says_by_what(record: Callable[[Judged], None]) -> None:
     record(Judged("ttnn 1, ttsim 2", frozenset(kinds())))
     made = result()
     (row,) = savings(made, fused_kernels(made))
@@ -57,7 +57,7 @@ def test_a_kernel_of_judged_kinds_says_by_what(record: Callable[[Judged | None],
     assert judged_texts([row]) == ["all that the kernels are made of was right by ttnn 1, ttsim 2"]
 
 
-def test_a_kernel_with_one_kind_more_names_it(record: Callable[[Judged | None], None]) -> None:
+def test_a_kernel_with_one_kind_more_names_it(record: Callable[[Judged], None]) -> None:
     record(Judged("ttnn 1, ttsim 2", frozenset(kinds()) - {"exp_tile into 16 bits"}))
     made = result()
     (row,) = savings(made, fused_kernels(made))
@@ -66,8 +66,8 @@ def test_a_kernel_with_one_kind_more_names_it(record: Callable[[Judged | None], 
     assert text == "NOT JUDGED: exp_add has 1 part(s) nobody has seen give right values: exp_tile into 16 bits"
 
 
-def test_where_nothing_was_judged_everything_is_missing(record: Callable[[Judged | None], None]) -> None:
-    record(None)
+def test_where_nothing_was_judged_everything_is_missing(record: Callable[[Judged], None]) -> None:
+    record(Judged(None, frozenset()))
     made = result()
     (row,) = savings(made, fused_kernels(made))
     assert (row["judged_by"], row["unjudged"]) == (None, list(kinds()))
@@ -83,13 +83,13 @@ def test_the_record_is_sorted_and_has_versions() -> None:
     document = json.loads(text)
     assert text == json.dumps(document, indent=1, sort_keys=True) + "\n"
     known = judged.judged(N150.arch)
-    assert known is not None
-    assert known.by.startswith("ttnn ")
-    assert "ttsim " in known.by
+    assert known.judged_by is not None
+    assert known.judged_by.startswith("ttnn ")
+    assert "ttsim " in known.judged_by
     assert document[N150.arch]["kinds"] == sorted(known.kinds)
 
 
 def test_a_row_broadcast_into_32_bits_is_no_judged_kind() -> None:
     """It is what once made fused kernels wrong (`passes.spread_rows`)."""
     kind = "unary_bcast<BroadcastType::ROW> into 32 bits"
-    assert unjudged((kind,), N150.arch) == (kind,)
+    assert judged.judged(N150.arch).missing([kind]) == [kind]

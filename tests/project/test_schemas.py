@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from optimizer.cli import main
 from optimizer.export.schema import SCHEMAS, AnnotatedGraph, schema_text
+from optimizer.result import summary
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from optimizer.export.facts import KernelRun, kernel_runs
 from optimizer.export.memory.occupancy import Block, DramOccupancy, Gone, Made, Occupancy, OpMemory, Ran
-from optimizer.export.running import KernelRun, kernel_runs
 from optimizer.fusion.schedule import FusedSchedule
 from optimizer.result import OptimizedGraph
 
@@ -47,7 +47,7 @@ class _Moved:
         known = {v for v in names if v in result.graph.values}
         before = {v: self._schedule.span(v) for v in known}
         for kernel in kernels:
-            self._schedule.fuse(kernel)
+            self._schedule.fuse(kernel.ops, kernel.place.id, kernel.outputs)
         self._spans = {v: span for v in names if v in known and (span := self._schedule.span(v)) != before[v]}
 
     def memory(self) -> RunMemory:

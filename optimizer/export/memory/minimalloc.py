@@ -14,7 +14,7 @@ from pathlib import Path
 
 from optimizer.export.memory.occupancy import Block, Gone, Made, Occupancy, Ran, is_passing, l1_occupancy
 from optimizer.process.csv_text import csv_text
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 from optimizer.verify import verified
 
@@ -36,14 +36,7 @@ class Lifetime:
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
     found = l1_occupancy(verified(result))
-    make_folder(folder)
-    path = folder / f"l1_predicted.{found.bank.size_bytes}.csv"
-    write_text(path, table_of(lifetimes(found)))
-    return path
-
-
-def table_of(found: list[Lifetime]) -> str:
-    return csv_text(COLUMNS, map(vars, found))
+    return written(folder / f"l1_predicted.{found.bank.size_bytes}.csv", csv_text(COLUMNS, map(vars, lifetimes(found))))
 
 
 def lifetimes(found: Occupancy) -> list[Lifetime]:

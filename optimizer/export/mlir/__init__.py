@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from optimizer.export.mlir.module import Module
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "model.mlir"
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, Module(result).text())
-    return path
+    return written(folder / FILE_NAME, Module(result).text())

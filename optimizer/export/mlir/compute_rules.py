@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from optimizer.export.mlir.configs import activation_text, conv2d_text, slice_text
-from optimizer.export.mlir.spelling import Device, Number, Operand, Rule, Said, Site
-from optimizer.export.mlir.text import boolean, dense, integer, listed, quoted, real
+from optimizer.device import DeviceSpec
+from optimizer.export.mlir.configs import activation_text, conv2d_text, memory_text, slice_text
+from optimizer.export.mlir.spelling import Device, Number, Operand, Rule, Said, Site, told
+from optimizer.export.mlir.text import I32, SI8, SI32, boolean, dense, integer, listed, quoted, real
+from optimizer.export.overrides import dtype_text
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.opdef import ON_HOST
+from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+_DATA_TYPE = "#ttcore.supportedDataTypes<{}>"
 
 
 # -- element-wise ------------------------------------------------------------------------------------------
-def plain(site: Site) -> tuple[Said, ...]:
-    """Operands alone: the op is called the same."""
-    return (Said(site.op.op, site.operands),)
-
-
-def _parameter(name: str, attr: str, spelled: str) -> Rule:
-    """A unary op with one number."""
-    return lambda site: (Said(name, site.operands, {spelled: real(site.attrs[attr])}),)
-
-
 def _typecast(site: Site) -> tuple[Said, ...]:
     """A core's; where the host converts, an attribute says so."""
     return (Said(site.op.op, site.operands, {}, {ON_HOST: boolean(True)} if site.attrs[ON_HOST] else {}),)
@@ -128,6 +126,37 @@ def _conv(site: Site) -> tuple[Said, ...]:
     return (Said(site.op.op, (*site.operands, Device()), properties, attributes),)
 
 
+def conv_operand(
+    site: Site,
+    query: OpQuery,
+    prepared: tuple[OpQuery, MemoryConfig],
+    position: int,
+    device: DeviceSpec,
+    l1_small_bytes: int,
+) -> tuple[Said, TensorSpec]:
+    """The op that prepares a convolution's weight (1) or bias (2), and what it gives."""
+    called, memory = prepared
+    x = query.inputs[0]
+    weight, transposed = position == 1, query.op == "ttnn.conv_transpose2d"
+    properties = {
+        **conv_properties(replace(site, config=called.config)),
+        "input_memory_config": memory_text(memory),
+        "input_tensor_layout": f"#ttnn.layout<{x.layout.page_layout.value}>",
+        "input_dtype": _DATA_TYPE.format(dtype_text(x.dtype)),
+        "output_dtype": _DATA_TYPE.format(dtype_text(site.outputs[0].dtype)),
+    }
+    if weight:
+        properties["weights_format"] = quoted("IOHW" if transposed else "OIHW")
+        properties["has_bias"] = boolean(len(query.inputs) > 2)
+        if transposed:
+            properties["output_padding"] = dense(site.attrs["output_padding"])
+    form = "conv_transpose2d" if transposed else "conv2d"
+    name = f"ttnn.prepare_{form}_{'weights' if weight else 'bias'}"
+    made = prepared_weights(query, device, l1_small_bytes)[position - 1]
+    shape = (1, 1, made.shape[-2] if weight else 1, site.attrs["out_channels"])  # the rest is padding to tt-mlir
+    return Said(name, (0, Device()), properties), replace(made, shape=shape)
+
+
 def _pool(site: Site) -> tuple[Said, ...]:
     properties = {
         **window(site),
@@ -148,15 +177,6 @@ def _upsample(site: Site) -> tuple[Said, ...]:
 
 
 # -- norms and reductions ------------------------------------------------------------------------------------
-def _softmax(site: Site) -> tuple[Said, ...]:
-    properties = {
-        "dimension": integer(site.attrs["dim"], "si32"),
-        "numericStable": boolean(site.attrs["numeric_stable"]),
-        **site.compute(),
-    }
-    return (Said(site.op.op, site.operands, properties),)
-
-
 def _norm(site: Site) -> tuple[Said, ...]:
     """The layer norm of the dialect has no compute config, and neither norm a program config: attributes here."""
     weight, bias = int(len(site.inputs) > 1), int(len(site.inputs) > 2)
@@ -186,12 +206,8 @@ def _batch_norm(site: Site) -> tuple[Said, ...]:
     return (Said("ttnn.batch_norm_inference", site.operands, properties),)
 
 
-def _reduce(site: Site) -> tuple[Said, ...]:
-    dim = site.attrs["dim"]
-    properties = {"keep_dim": boolean(site.attrs["keepdim"]), **site.compute()}
-    if dim is not None:
-        properties["dim_arg"] = listed(dim if isinstance(dim, tuple | list) else (dim,))
-    return (Said(site.op.op, site.operands, properties),)
+def _dims(dim: Any) -> str:
+    return listed(dim if isinstance(dim, tuple | list) else (dim,))
 
 
 def _prod(site: Site) -> tuple[Said, ...]:
@@ -203,28 +219,6 @@ def _prod(site: Site) -> tuple[Said, ...]:
         dim = dim[0]
     if dim is not None:
         properties["dim_arg"] = integer(dim, "si64")
-    return (Said(site.op.op, site.operands, properties),)
-
-
-def _argmax(site: Site) -> tuple[Said, ...]:
-    properties = {"keep_dim": boolean(site.attrs["keepdim"])}
-    if site.attrs["dim"] is not None:
-        properties["dim"] = integer(site.attrs["dim"], "si32")
-    return (Said(site.op.op, site.operands, properties),)
-
-
-def _topk(site: Site) -> tuple[Said, ...]:
-    properties = {
-        "k": integer(site.attrs["k"], "i32"),
-        "dim": integer(site.attrs["dim"], "si32"),
-        "largest": boolean(site.attrs["largest"]),
-        "sorted": "true",
-    }
-    return (Said(site.op.op, site.operands, properties),)
-
-
-def _sort(site: Site) -> tuple[Said, ...]:
-    properties = {"dim": integer(site.attrs["dim"], "si8"), "descending": boolean(site.attrs["descending"])}
     return (Said(site.op.op, site.operands, properties),)
 
 
@@ -245,12 +239,12 @@ _BINARY = (
     "logical_right_shift",
 )  # fmt: skip
 COMPUTE_RULES: dict[str, Rule] = {
-    **{f"ttnn.{name}": plain for name in (*_PLAIN, "global_avg_pool2d")},
+    **{f"ttnn.{name}": told() for name in (*_PLAIN, "global_avg_pool2d")},
     **{f"ttnn.{name}": _binary(f"ttnn.{name}") for name in _BINARY},
     "ttnn.pow": _binary("ttnn.pow_tensor"),
     "ttnn.bitwise_left_shift": _binary("ttnn.logical_left_shift"),
-    "ttnn.leaky_relu": _parameter("ttnn.leaky_relu", "negative_slope", "parameter"),
-    "ttnn.pow_scalar": _parameter("ttnn.pow_scalar", "exponent", "rhs"),
+    "ttnn.leaky_relu": told(parameter=("negative_slope", real)),
+    "ttnn.pow_scalar": told(rhs=("exponent", real)),
     "ttnn.clamp": _clamp,
     "ttnn.where": _where,
     "ttnn.typecast": _typecast,
@@ -261,16 +255,19 @@ COMPUTE_RULES: dict[str, Rule] = {
     "ttnn.max_pool2d": _pool,
     "ttnn.avg_pool2d": _pool,
     "ttnn.upsample": _upsample,
-    "ttnn.softmax": _softmax,
+    "ttnn.softmax": told(compute=True, dimension=("dim", SI32), numericStable=("numeric_stable", boolean)),
     "ttnn.layer_norm": _norm,
     "ttnn.rms_norm": _norm,
     "ttnn.group_norm": _group_norm,
     "ttnn.batch_norm": _batch_norm,
-    **{f"ttnn.{name}": _reduce for name in ("sum", "mean", "max", "min")},
+    **{
+        f"ttnn.{name}": told(compute=True, keep_dim=("keepdim", boolean), dim_arg=("dim", _dims))
+        for name in ("sum", "mean", "max", "min")
+    },
     "ttnn.prod": _prod,
-    "ttnn.argmax": _argmax,
-    "ttnn.topk": _topk,
-    "ttnn.sort": _sort,
+    "ttnn.argmax": told(keep_dim=("keepdim", boolean), dim=("dim", SI32)),
+    "ttnn.topk": told(k=("k", I32), dim=("dim", SI32), largest=("largest", boolean), sorted="true"),
+    "ttnn.sort": told(dim=("dim", SI8), descending=("descending", boolean)),
     "ttnn.cumsum": _cumsum,
 }
 """Op of ours -> its rule."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from optimizer.export.mlir.text import boolean, struct_text
-from optimizer.export.mlir.types import BUFFERS, core_ranges_text, data_type
+from optimizer.export.mlir.types import BUFFERS, core_ranges_text
+from optimizer.export.overrides import dtype_text
 from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.dtype import DType
+from optimizer.ir.opdef import ConfigFamily
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import (
     Conv2dConfig,
@@ -22,6 +25,33 @@ from optimizer.layouts.op_config import (
 
 _ACTIVATIONS = frozenset(FUSED_ACTIVATIONS) - {"gelu_tanh"}
 """Activations that are a `UnaryOpType` of the dialect, by our name."""
+_GRID = "compute_with_storage_grid_size"
+_PRODUCT = (_GRID, "in0_block_w", "out_subblock_h", "out_subblock_w")
+_BLOCKS = (*_PRODUCT, "out_block_h", "out_block_w", "per_core_m", "per_core_n")
+_UNUSED = {
+    "gather_in0": "false",
+    "hop_cores": "#ttnn.core_range_set<>",
+    "num_global_cb_receivers": "0",
+    "untilize_out": "false",
+}
+"""Fields of the dialect's configs that no plan uses."""
+_PROGRAMS: dict[type[OpConfig], tuple[str, tuple[str, ...]]] = {
+    MatmulMultiCoreReuseProgramConfig: ("matmul_multi_core_reuse", (*_PRODUCT, "per_core_m", "per_core_n")),
+    MatmulMultiCoreReuseMultiCastProgramConfig: (
+        "matmul_multi_core_reuse_multi_cast",
+        (*_BLOCKS, "transpose_mcast", "fused_activation", "fuse_batch"),
+    ),
+    MatmulMultiCoreReuseMultiCast1DProgramConfig: (
+        "matmul_multi_core_reuse_multi_cast_1d",
+        (*_BLOCKS, "fuse_batch", "fused_activation", "mcast_in0", *_UNUSED),
+    ),
+    LayerNormShardedMultiCoreProgramConfig: (
+        "layernorm_sharded_multicore",
+        (_GRID, "subblock_w", "block_h", "block_w", "inplace"),
+    ),
+    SDPAProgramConfig: ("sdpa", (_GRID, "q_chunk_size", "k_chunk_size", "exp_approx_mode")),
+}
+"""Our config -> its name in the dialect, and its fields there in order."""
 _SLICES = {"l1": "l1_full", "dram_height": "dram_height", "dram_width": "dram_width"}
 
 
@@ -43,23 +73,11 @@ def compute_text(stated: Mapping[str, Any]) -> str:
 
 def conv2d_text(config: Conv2dConfig) -> str:
     """`#ttnn.conv2d_config<...>`, in the order of the attribute's fields."""
+    stated = {f.name: _plain(getattr(config, f.name)) for f in fields(config) if f.name != "slice"}
     activation = activation_text(config.activation)
-    fields = {
-        "weights_dtype": None if config.weights_dtype is None else data_type(DType(config.weights_dtype)),
-        "activation": None if activation is None else activation.removeprefix("#ttnn.unary_with_param"),
-        "deallocate_activation": boolean(config.deallocate_activation),
-        "reallocate_halo_output": boolean(config.reallocate_halo_output),
-        "act_block_h_override": str(config.act_block_h_override),
-        "act_block_w_div": str(config.act_block_w_div),
-        "reshard_if_not_optimal": boolean(config.reshard_if_not_optimal),
-        "override_sharding_config": boolean(config.override_sharding_config),
-        "shard_layout": config.shard_layout,
-        "transpose_shards": boolean(config.transpose_shards),
-        "output_layout": config.output_layout,
-        "enable_act_double_buffer": boolean(config.enable_act_double_buffer),
-        "enable_weights_double_buffer": boolean(config.enable_weights_double_buffer),
-    }
-    return f"#ttnn.conv2d_config{struct_text(fields)}"
+    stated["activation"] = None if activation is None else activation.removeprefix("#ttnn.unary_with_param")
+    stated["weights_dtype"] = None if config.weights_dtype is None else dtype_text(DType(config.weights_dtype))
+    return f"#ttnn.conv2d_config{struct_text(stated)}"
 
 
 def slice_text(config: Conv2dConfig) -> str | None:
@@ -70,49 +88,30 @@ def slice_text(config: Conv2dConfig) -> str | None:
 
 def program_text(config: OpConfig) -> str | None:
     """A program config; None for a kind that the dialect lacks."""
-    match config:
-        case MatmulMultiCoreReuseProgramConfig():
-            name, fields = "matmul_multi_core_reuse_program_config", _matmul(config)
-        case MatmulMultiCoreReuseMultiCastProgramConfig():
-            name = "matmul_multi_core_reuse_multi_cast_program_config"
-            fields = {
-                **_matmul(config, whole_blocks=True),
-                "transpose_mcast": boolean(config.transpose_mcast),
-                "fused_activation": activation_text(config.fused_activation),
-                "fuse_batch": boolean(config.fuse_batch),
-            }
-        case MatmulMultiCoreReuseMultiCast1DProgramConfig():
-            name = "matmul_multi_core_reuse_multi_cast_1d_program_config"
-            fields = {
-                **_matmul(config, whole_blocks=True),
-                "fuse_batch": boolean(config.fuse_batch),
-                "fused_activation": activation_text(config.fused_activation),
-                "mcast_in0": boolean(config.mcast_in0),
-                "gather_in0": "false",
-                "hop_cores": "#ttnn.core_range_set<>",
-                "num_global_cb_receivers": "0",
-                "untilize_out": "false",
-            }
-        case LayerNormShardedMultiCoreProgramConfig():
-            name = "layernorm_sharded_multicore_program_config"
-            fields = {
-                "compute_with_storage_grid_size": f"<{_xy(config.compute_with_storage_grid_yx)}>",
-                "subblock_w": str(config.subblock_w),
-                "block_h": str(config.block_h),
-                "block_w": str(config.block_w),
-                "inplace": boolean(config.inplace),
-            }
-        case SDPAProgramConfig():
-            name = "sdpa_program_config"
-            fields = {
-                "compute_with_storage_grid_size": f"<{_xy(config.compute_with_storage_grid_yx)}>",
-                "q_chunk_size": str(config.q_chunk_size),
-                "k_chunk_size": str(config.k_chunk_size),
-                "exp_approx_mode": None if config.exp_approx_mode is None else boolean(config.exp_approx_mode),
-            }
-        case _:
-            return None
-    return f"#ttnn.{name}{struct_text(fields)}"
+    if type(config) not in _PROGRAMS:
+        return None
+    name, stated = _PROGRAMS[type(config)]
+    return f"#ttnn.{name}_program_config{struct_text({field: _field(config, field) for field in stated})}"
+
+
+def _field(config: Any, name: str) -> str | None:
+    """A field of a program config; where no output block is given it is the whole shard."""
+    match name:
+        case _ if name == _GRID:
+            rows, columns = config.compute_with_storage_grid_yx
+            return f"{'#ttnn.core_coord' if config.family is ConfigFamily.MATMUL else ''}<{columns}, {rows}>"
+        case "fused_activation":
+            return activation_text(config.fused_activation)
+        case "out_block_h" | "per_core_m":
+            return str((name == "out_block_h" and config.out_block_h) or config.per_core_M)
+        case "out_block_w" | "per_core_n":
+            return str((name == "out_block_w" and config.out_block_w) or config.per_core_N)
+    return _UNUSED.get(name) or _plain(getattr(config, name))
+
+
+def _plain(value: Any) -> str | None:
+    """A flag, number or word; None for none."""
+    return boolean(value) if isinstance(value, bool) else None if value is None else str(value)
 
 
 def memory_text(memory: MemoryConfig) -> str:
@@ -123,23 +122,3 @@ def memory_text(memory: MemoryConfig) -> str:
         height, width = spec.shape
         text += f", #ttnn.shard_spec<{core_ranges_text(memory)}, <{height}x{width}>, <{spec.orientation.value}>>"
     return f"{text}>"
-
-
-def _matmul(config: Any, whole_blocks: bool = False) -> dict[str, str | None]:
-    """What all matmul configs have; where no output block is given it is the whole shard."""
-    rows, columns = str(config.per_core_M), str(config.per_core_N)
-    whole = {"out_block_h": rows, "out_block_w": columns}
-    blocks = {name: str(getattr(config, name, None) or size) for name, size in whole.items()} if whole_blocks else {}
-    return {
-        "compute_with_storage_grid_size": f"#ttnn.core_coord<{_xy(config.compute_with_storage_grid_yx)}>",
-        "in0_block_w": str(config.in0_block_w),
-        "out_subblock_h": str(config.out_subblock_h),
-        "out_subblock_w": str(config.out_subblock_w),
-        **blocks,
-        "per_core_m": rows,
-        "per_core_n": columns,
-    }
-
-
-def _xy(grid_yx: tuple[int, int]) -> str:
-    return f"{grid_yx[1]}, {grid_yx[0]}"

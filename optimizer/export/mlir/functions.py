@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer.export.facts import moves
 from optimizer.export.mlir.spelling import Number
 from optimizer.export.mlir.text import dictionary, quoted, real, symbol
 from optimizer.export.mlir.types import Types
-from optimizer.export.weight_placement import moves
 from optimizer.ir.vocabulary import SEND
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.opmodel.base import TensorSpec
@@ -68,20 +68,32 @@ class Function:
         self,
         name: str,
         operands: Sequence[Held],
-        results: Sequence[TensorSpec],
+        results: Sequence[TensorSpec | None],
         properties: Mapping[str, str] | None = None,
         attributes: Mapping[str, str] | None = None,
         location: str | None = None,
     ) -> list[Held]:
-        """Add an op."""
-        return self._add(
-            name, operands, [(self._types.tensor(s), s) for s in results], properties, attributes, location
-        )
+        """Add an op; a result without a spec is the device."""
+        kinds = [DEVICE_TYPE if spec is None else self._types.tensor(spec) for spec in results]
+        number, count = self._count, len(results)
+        self._count += bool(count)
+        names = [f"%{number}"] if count == 1 else [f"%{number}#{k}" for k in range(count)]
+        target = f"%{number}{f':{count}' if count > 1 else ''} = " if count else ""
+        types = ", ".join(kinds)
+        parts = [
+            f'{target}"{name}"({", ".join(held.name for held in operands)})',
+            f"<{dictionary(properties)}>" if properties else "",
+            dictionary(attributes) if attributes else "",
+            f": ({', '.join(held.type for held in operands)}) -> {types if count == 1 else f'({types})'}",
+            self._locations.of(location),
+        ]
+        self._lines.append(_INDENT + " ".join(part for part in parts if part))
+        return [Held(held, kind, spec) for held, kind, spec in zip(names, kinds, results, strict=True)]
 
     def device(self) -> Held:
         """The device, asked for once."""
         if self._device is None:
-            (self._device,) = self._add("ttnn.get_device", (), [(DEVICE_TYPE, None)], _SHAPES)
+            (self._device,) = self.op("ttnn.get_device", (), [None], _SHAPES)
         return self._device
 
     def number(self, number: Number) -> Held:
@@ -108,27 +120,3 @@ class Function:
         returned = f'{_INDENT}"func.return"({names}) : ({types}) -> () loc(unknown)'
         attributes = dictionary({"tt.function_type": quoted(kind)})
         return [f"{head} attributes {attributes} {{", *self._lines, returned, "  } loc(unknown)"]
-
-    def _add(
-        self,
-        name: str,
-        operands: Sequence[Held],
-        results: Sequence[tuple[str, TensorSpec | None]],
-        properties: Mapping[str, str] | None = None,
-        attributes: Mapping[str, str] | None = None,
-        location: str | None = None,
-    ) -> list[Held]:
-        number, count = self._count, len(results)
-        self._count += bool(count)
-        names = [f"%{number}"] if count == 1 else [f"%{number}#{k}" for k in range(count)]
-        target = f"%{number}{f':{count}' if count > 1 else ''} = " if count else ""
-        types = ", ".join(kind for kind, _ in results)
-        parts = [
-            f'{target}"{name}"({", ".join(held.name for held in operands)})',
-            f"<{dictionary(properties)}>" if properties else "",
-            dictionary(attributes) if attributes else "",
-            f": ({', '.join(held.type for held in operands)}) -> {types if count == 1 else f'({types})'}",
-            self._locations.of(location),
-        ]
-        self._lines.append(_INDENT + " ".join(part for part in parts if part))
-        return [Held(held, kind, spec) for held, (kind, spec) in zip(names, results, strict=True)]

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.export.mlir.compute_rules import COMPUTE_RULES
+from optimizer.export.facts import (
+    given_spec,
+    left_layout,
+    model_name,
+    prepared_layout,
+    query_of,
+    read_layouts,
+    tensor_spec,
+)
+from optimizer.export.mlir.compute_rules import COMPUTE_RULES, conv_operand
 from optimizer.export.mlir.configs import compute_text, program_text
 from optimizer.export.mlir.functions import Function, Held, Locations
 from optimizer.export.mlir.movement_rules import MOVEMENT_RULES
-from optimizer.export.mlir.preparation import conv_operand
 from optimizer.export.mlir.spelling import Device, Operand, Said, Site
 from optimizer.export.mlir.text import boolean, dictionary, integer, listed, quoted, real, symbol
 from optimizer.export.mlir.types import Types
 from optimizer.export.overrides import op_names
 from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.export.ttnn_py.preparation import in_rows_of_tiles, preparing, rows_of_tiles
-from optimizer.export.weight_placement import left_layout, prepared_layout, read_layouts
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.opmodel.pricing import op_query, query_attributes
+from optimizer.opmodel.pricing import query_attributes
 from optimizer.result import OptimizedGraph, Role
 
 RULES = {**COMPUTE_RULES, **MOVEMENT_RULES}
@@ -61,10 +68,9 @@ class Module:
         run = self.graph.run_ops()
         reads = {op.id: [self._read(op, position) for position in range(len(op.inputs))] for op in run}
         main = self._main(run, reads)
-        name = str(self.result.model.get("name") or self.graph.name)
         lines = [
             *self._types.definitions(),
-            f"module {symbol(name)} attributes {dictionary(self._about())} {{",
+            f"module {symbol(model_name(self.result))} attributes {dictionary(self._about())} {{",
             *self._constant_functions,
             *self._declared.values(),
             *main,
@@ -80,14 +86,11 @@ class Module:
     def _read(self, op: Op, position: int) -> tuple[str, str]:
         """What an op of the run reads: a value, and how that is prepared where it is a weight that is."""
         value_id = op.inputs[position]
-        if not self._is_weight(value_id):
+        if not self.graph.is_static(value_id):
             return value_id, ""
-        record = self.result.records[op.id]
         how, prepare = "", None
         if not opdef(op.op).opaque:
-            layouts = [self.result.layouts[v] for v in op.inputs]
-            query = op_query(self.graph, op, layouts, record.config, record.request)
-            how, prepare = self._preparation(op, query, position)
+            how, prepare = self._preparation(op, query_of(self.result, op), position)
         made = self.graph.producer(value_id) is not None or self.result.layouts[value_id].is_l1
         if made or prepare is not None:
             self._load(value_id, how, prepare)
@@ -147,10 +150,8 @@ class Module:
         row, layouts = opdef(op.op), read_layouts(self.result, op)
         operands = [function.moved(self._weight(function, v), at) for v, at in zip(op.inputs, layouts, strict=True)]
         left = None if row.opaque else left_layout(self.result, op, layouts)
-        specs = []
-        for v in op.outputs:
-            value = self.graph.value(v)
-            specs.append(TensorSpec(value.shape, value.dtype, self.result.layouts[v] if left is None else left))
+        specs = [tensor_spec(self.result, v) for v in op.outputs]
+        specs = specs if left is None else [replace(spec, layout=left) for spec in specs]
         inputs = [held.spec for held in operands if held.spec is not None]
         made = self._say(function, op, Site(op, self._attributes(op), None, tuple(inputs), tuple(specs)), operands, {})
         for v, held in zip(op.outputs, made, strict=True):
@@ -163,24 +164,16 @@ class Module:
         return function.values[value_id]
 
     def _argument(self, function: Function, value_id: str) -> None:
-        value = self.graph.value(value_id)
-        weight = self._is_weight(value_id)
-        layout = prepared_layout(self.result, value_id) if weight else self.result.layouts[value_id]
         attributes = {
-            "ttcore.argument_type": f"#ttcore.argument_type<{_ARGUMENTS[value.kind]}>",
+            "ttcore.argument_type": f"#ttcore.argument_type<{_ARGUMENTS[self.graph.value(value_id).kind]}>",
             "ttir.name": quoted(value_id),
         }
-        function.argument(value_id, TensorSpec(value.shape, value.dtype, layout), attributes)
-
-    def _is_weight(self, value_id: str) -> bool:
-        """Whether a value is the same in every run."""
-        producer = self.graph.producer(value_id)
-        return value_id not in self.graph.inputs if producer is None else self.graph.is_const_eval(producer)
+        function.argument(value_id, given_spec(self.result, value_id), attributes)
 
     # -- the run ---------------------------------------------------------------------------------------
     def _main(self, run: Sequence[Op], reads: Mapping[str, Sequence[tuple[str, str]]]) -> list[str]:
         for v in self.graph.outputs:
-            if self._is_weight(v) and self.graph.producer(v) is not None:
+            if self.graph.is_static(v) and self.graph.producer(v) is not None:
                 self._load(v, "", None)
         function = Function(self._types, self._locations)
         plain = {v for each in reads.values() for v, how in each if (v, how) not in self._loaded}
@@ -203,13 +196,10 @@ class Module:
         return function.text("main", "forward_device", outputs, public=True)
 
     def _site(self, op: Op, inputs: Sequence[TensorSpec] | None = None) -> Site:
-        def spec(value_id: str) -> TensorSpec:
-            value = self.graph.value(value_id)
-            return TensorSpec(value.shape, value.dtype, self.result.layouts[value_id])
-
         config = self.result.records[op.id].config
-        given = [spec(v) for v in op.inputs] if inputs is None else inputs
-        return Site(op, self._attributes(op), config, tuple(given), tuple(spec(v) for v in op.outputs))
+        given = [tensor_spec(self.result, v) for v in op.inputs] if inputs is None else inputs
+        made = tuple(tensor_spec(self.result, v) for v in op.outputs)
+        return Site(op, self._attributes(op), config, tuple(given), made)
 
     def _attributes(self, op: Op) -> dict[str, Any]:
         """All attributes of an op, as its calls state them."""

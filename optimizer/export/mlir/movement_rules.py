@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from optimizer.export.mlir.compute_rules import plain
-from optimizer.export.mlir.spelling import Device, Rule, Said, Site
-from optimizer.export.mlir.text import boolean, dense, integer, listed, real
+from optimizer.export.mlir.spelling import Device, Rule, Said, Site, told
+from optimizer.export.mlir.text import SI32, UI32, boolean, dense, listed, real
 from optimizer.ir.graph import Attr
 
 
@@ -16,25 +15,6 @@ def _reshape(site: Site) -> tuple[Said, ...]:
 def _permute(site: Site) -> tuple[Said, ...]:
     dims = [d % site.rank for d in site.attrs["dims"]]
     return (Said(site.op.op, site.operands, {"permutation": dense(dims, "i64")}),)
-
-
-def _transpose(site: Site) -> tuple[Said, ...]:
-    properties = {name: integer(site.attrs[name], "si32") for name in ("dim0", "dim1")}
-    return (Said(site.op.op, site.operands, properties),)
-
-
-def _along(site: Site) -> tuple[Said, ...]:
-    """concat, gather: the dim."""
-    return (Said(site.op.op, site.operands, {"dim": integer(site.attrs["dim"], "si32")}),)
-
-
-def _scatter(site: Site) -> tuple[Said, ...]:
-    kind = "sum" if site.name == "scatter_add" else "invalid"
-    properties = {
-        "dim": integer(site.attrs["dim"], "si32"),
-        "scatter_reduce_type": f"#ttcore.reduce_type<{kind}>",
-    }
-    return (Said("ttnn.scatter", site.operands, properties),)
 
 
 def _sliced(begins: list[int], ends: list[int], steps: list[int]) -> dict[str, str]:
@@ -67,15 +47,6 @@ def _pad(site: Site) -> tuple[Said, ...]:
     return (Said(site.op.op, site.operands, properties),)
 
 
-def _repeat(site: Site) -> tuple[Said, ...]:
-    return (Said(site.op.op, site.operands, {"repeat_dims": _shape(site.attrs["repeats"])}),)
-
-
-def _repeat_interleave(site: Site) -> tuple[Said, ...]:
-    properties = {"repeats": integer(site.attrs["repeats"], "ui32"), "dim": integer(site.attrs["dim"], "si32")}
-    return (Said(site.op.op, site.operands, properties),)
-
-
 def _shape(sizes: Attr) -> str:
     assert isinstance(sizes, tuple)
     return f"#ttnn.shape<{'x'.join(map(str, sizes))}>"
@@ -101,42 +72,30 @@ def _sdpa(site: Site) -> tuple[Said, ...]:
     return (Said(site.op.op, site.operands, properties, {**site.program("program_config"), **site.compute()}),)
 
 
-def _split_heads(site: Site) -> tuple[Said, ...]:
-    properties = {
-        "num_heads": integer(site.attrs["num_heads"], "ui32"),
-        "transpose_key": boolean(site.attrs["transpose_key"]),
-    }
-    if site.attrs["num_kv_heads"] is not None:
-        properties["num_kv_heads"] = integer(site.attrs["num_kv_heads"], "ui32")
-    return (Said(site.op.op, site.operands, properties),)
-
-
-def _rotary(site: Site) -> tuple[Said, ...]:
-    return (Said(site.op.op, site.operands, site.compute()),)
-
-
 MOVEMENT_RULES: dict[str, Rule] = {
     "ttnn.reshape": _reshape,
     "ttnn.permute": _permute,
-    "ttnn.transpose": _transpose,
-    "ttnn.concat": _along,
-    "ttnn.gather": _along,
-    "ttnn.scatter": _scatter,
-    "ttnn.scatter_add": _scatter,
+    "ttnn.transpose": told(dim0=("dim0", SI32), dim1=("dim1", SI32)),
+    "ttnn.concat": told(dim=("dim", SI32)),
+    "ttnn.gather": told(dim=("dim", SI32)),
+    "ttnn.scatter": told(dim=("dim", SI32), scatter_reduce_type="#ttcore.reduce_type<invalid>"),
+    "ttnn.scatter_add": told("ttnn.scatter", dim=("dim", SI32), scatter_reduce_type="#ttcore.reduce_type<sum>"),
     "ttnn.slice": _slice,
     "ttnn.split": _split,
     "ttnn.pad": _pad,
-    "ttnn.repeat": _repeat,
-    "ttnn.repeat_interleave": _repeat_interleave,
-    "ttnn.embedding": plain,
-    "ttnn.to_memory_config": plain,
+    "ttnn.repeat": told(repeat_dims=("repeats", _shape)),
+    "ttnn.repeat_interleave": told(repeats=("repeats", UI32), dim=("dim", SI32)),
+    "ttnn.embedding": told(),
+    "ttnn.to_memory_config": told(),
     "ttnn.to_layout": _to_layout,
-    "ttnn.from_device": plain,
+    "ttnn.from_device": told(),
     "ttnn.to_device": _to_device,
     "ttnn.scaled_dot_product_attention": _sdpa,
-    "ttnn.split_query_key_value_and_split_heads": _split_heads,
-    "ttnn.concatenate_heads": plain,
-    "ttnn.nlp_concat_heads": plain,
-    "ttnn.rotary_embedding": _rotary,
+    "ttnn.split_query_key_value_and_split_heads": told(
+        num_heads=("num_heads", UI32), transpose_key=("transpose_key", boolean), num_kv_heads=("num_kv_heads", UI32)
+    ),
+    "ttnn.concatenate_heads": told(),
+    "ttnn.nlp_concat_heads": told(),
+    "ttnn.rotary_embedding": told(compute=True),
 }
 """Op of ours -> its rule."""

@@ -87,3 +87,24 @@ class Site:
 
 Rule = Callable[[Site], tuple[Said, ...]]
 """Gives nothing for an op that the dialect has no words for."""
+Property = str | tuple[str, Callable[[Any], str]]
+"""A property's text, or the attribute that it states and how it is written."""
+
+
+def told(op: str = "", /, *, compute: bool = False, **properties: Property) -> Rule:
+    """The rule of an op with all its operands, called the same unless another name is given.
+
+    A property whose attribute is None is left out; `compute`: it has the compute config as a property.
+    """
+
+    def rule(site: Site) -> tuple[Said, ...]:
+        stated = {k: p if isinstance(p, str) else _written(site, *p) for k, p in properties.items()}
+        present = {k: text for k, text in stated.items() if text is not None}
+        return (Said(op or site.op.op, site.operands, present | (site.compute() if compute else {})),)
+
+    return rule
+
+
+def _written(site: Site, attribute: str, write: Callable[[Any], str]) -> str | None:
+    value = site.attrs[attribute]
+    return None if value is None else write(value)

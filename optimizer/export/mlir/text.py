@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 _PLAIN_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
@@ -24,6 +25,9 @@ def symbol(name: str) -> str:
 def integer(value: Any, kind: str) -> str:
     """`8 : ui32`."""
     return f"{int(value)} : {kind}"
+
+
+I32, SI8, SI32, UI32 = (partial(integer, kind=kind) for kind in ("i32", "si8", "si32", "ui32"))
 
 
 def boolean(value: Any) -> str:

@@ -13,45 +13,24 @@ from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError
+from optimizer.export.overrides import dtype_text, grid_of
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrientation, TensorLayout
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrientation
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, tile_grid
 from optimizer.opmodel.base import TensorSpec
 
 BUFFERS = {BufferType.DRAM: "dram", BufferType.L1: "l1", BufferType.HOST: "system_memory"}
 """Names of memory spaces, and of the aliases that stand for them."""
-_ELEMENTS = {
-    DType.F32: "f32",
-    DType.BF16: "bf16",
-    DType.U32: "ui32",
-    DType.I32: "si32",
-    DType.U16: "ui16",
-    DType.U8: "ui8",
-}
-_DATA_TYPES = {
-    DType.F32: "f32",
-    DType.BF16: "bf16",
-    DType.BFP8_B: "bfp_bf8",
-    DType.BFP4_B: "bfp_bf4",
-    DType.U32: "u32",
-    DType.I32: "si32",
-    DType.U16: "u16",
-    DType.U8: "u8",
-}
-
-
-def data_type(dtype: DType) -> str:
-    """An element type as `ttcore` names it."""
-    return _DATA_TYPES[dtype]
 
 
 def element_text(dtype: DType) -> str:
     """A tensor's element type: block formats exist as tiles only."""
-    return _ELEMENTS.get(dtype, tile_text(dtype))
+    name = dtype_text(dtype)
+    return tile_text(dtype) if dtype.is_block_float else f"ui{name[1:]}" if name.startswith("u") else name
 
 
 def tile_text(dtype: DType) -> str:
-    return f"!ttcore.tile<{TILE}x{TILE}, {_DATA_TYPES[dtype]}>"
+    return f"!ttcore.tile<{TILE}x{TILE}, {dtype_text(dtype)}>"
 
 
 class Types:
@@ -83,7 +62,7 @@ def layout_text(spec: TensorSpec, device: DeviceSpec) -> str:
     """A tensor's layout, complete. OptionError for shards in an order that the dialect has no words for."""
     layout = spec.layout
     memory = layout.memory
-    parts = [_map(spec), f"<{'x'.join(map(str, _grid(layout, device)))}>", _memref(spec, device)]
+    parts = [_map(spec), f"<{'x'.join(map(str, grid_of(layout, device)))}>", _memref(spec, device)]
     if not layout.is_host:
         parts.append(f"<{memory.memory_layout.value}>")
     if memory.shard_spec is not None:
@@ -111,12 +90,6 @@ def _map(spec: TensorSpec) -> str:
         below = prod(padded[i + 1 : rank - 1])
         terms.append(dims[i] if below == 1 else f"{dims[i]} * {below}")
     return f"({', '.join(dims)}) -> ({' + '.join(terms)}, {dims[-1]})"
-
-
-def _grid(layout: TensorLayout, device: DeviceSpec) -> tuple[int, int]:
-    if layout.shard_spec is not None:
-        return layout.shard_spec.grid_yx
-    return device.grid_yx if layout.is_l1 else (1, 1)
 
 
 def _memref(spec: TensorSpec, device: DeviceSpec) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.export.model_explorer.graph import graph_id, graph_record
 from optimizer.export.model_explorer.overlays import OVERLAYS
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 
 FOLDER, GRAPH_FILE = "model_explorer", "model.json"
@@ -16,7 +16,6 @@ FOLDER, GRAPH_FILE = "model_explorer", "model.json"
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
     target = folder / FOLDER
-    make_folder(target)
     _write(target / GRAPH_FILE, {"label": f"PREDICTED {graph_id(result)}", "graphs": [graph_record(result)]})
     for overlay in OVERLAYS:
         _write(target / overlay.file, overlay.record(result))
@@ -24,4 +23,4 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    write_text(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    written(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

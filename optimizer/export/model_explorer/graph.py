@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from optimizer.export.facts import as_text, attributes_of, model_name
 from optimizer.ir.graph import Op
-from optimizer.result import OptimizedGraph, Role, attr_to_json
+from optimizer.result import OptimizedGraph
 
 Record = dict[str, Any]
 INPUTS, WEIGHTS, OUTPUTS = "inputs", "weights", "outputs"
@@ -25,7 +25,7 @@ def graph_record(result: OptimizedGraph) -> Record:
 
 
 def graph_id(result: OptimizedGraph) -> str:
-    return f"{result.model.get('name') or result.graph.name} on {result.device.name}"
+    return f"{model_name(result)} on {result.device.name}"
 
 
 def _source(result: OptimizedGraph, value: str) -> Record:
@@ -83,7 +83,7 @@ def _facts(result: OptimizedGraph, op: Op) -> dict[str, object]:
         }
     if record.chain is not None:
         found["chain"] = record.chain
-    found |= {name: attr_to_json(value) for name, value in sorted(op.attrs.items())}
+    found |= attributes_of(op)
     if record.config is not None:
         found |= {f"config.{name}": value for name, value in record.config.to_json().items()}
     found |= {f"reason.{name}": value for name, value in record.reason.items()}
@@ -133,13 +133,4 @@ def _source_id(value: str) -> str:
 
 
 def _attrs(facts: dict[str, object]) -> list[dict[str, str]]:
-    return [{"key": key, "value": _text(value)} for key, value in facts.items()]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def is_copy(role: Role) -> bool:
-    """Whether an op only brings a tensor to another place or into other pages."""
-    return role in (Role.RESHARD, Role.SPILL, Role.LOAD, Role.LAYOUT, Role.TRANSFER)
+    return [{"key": key, "value": as_text(value)} for key, value in facts.items()]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.export.model_explorer.graph import graph_id, is_copy
+from optimizer.export.facts import MOVES, place_of
+from optimizer.export.model_explorer.graph import graph_id
 from optimizer.ir.graph import Op
-from optimizer.layouts.memory_config import TensorLayout
 from optimizer.result import OptimizedGraph, Role
 
 Value = int | str
@@ -61,37 +61,24 @@ class Overlay:
         return {graph_id(result): data}
 
 
-def _time(result: OptimizedGraph, op: Op) -> Value | None:
-    predicted = result.records[op.id].predicted
-    return None if predicted is None else predicted.time_ns
-
-
-def _peak(result: OptimizedGraph, op: Op) -> Value | None:
-    predicted = result.records[op.id].predicted
-    return None if predicted is None else predicted.peak_l1_bytes
+def _predicted(figure: str) -> Callable[[OptimizedGraph, Op], Value | None]:
+    return lambda result, op: getattr(result.records[op.id].predicted, figure, None)
 
 
 def _place(result: OptimizedGraph, op: Op) -> Value | None:
-    return place_text(result.layouts[op.outputs[0]]) if op.outputs else None
-
-
-def place_text(layout: TensorLayout) -> str:
-    """Where a tensor is, in the words of the overlay."""
-    if layout.is_host:
-        return "host"
-    if layout.is_dram:
-        return "dram"
-    return f"l1 {layout.memory_layout.value}"
+    return place_of(result.layouts[op.outputs[0]]) if op.outputs else None
 
 
 def _copy(result: OptimizedGraph, op: Op) -> Value | None:
     role = result.records[op.id].role
-    return role.value if is_copy(role) else None
+    return role.value if role in MOVES else None
 
 
 OVERLAYS = (
-    Overlay("predicted_ns.json", "predicted ns", _time, gradient=_YELLOW_TO_RED),
-    Overlay("l1_bytes.json", "predicted peak L1 bytes per core", _peak, gradient=_WHITE_TO_PURPLE),
+    Overlay("predicted_ns.json", "predicted ns", _predicted("time_ns"), gradient=_YELLOW_TO_RED),
+    Overlay(
+        "l1_bytes.json", "predicted peak L1 bytes per core", _predicted("peak_l1_bytes"), gradient=_WHITE_TO_PURPLE
+    ),
     Overlay("memory_layout.json", "predicted memory layout of the result", _place, colours=_PLACES),
     Overlay("copies.json", "predicted copies", _copy, colours={role.value: colour for role, colour in _COPIES.items()}),
 )

@@ -16,8 +16,9 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import LimitError, OptionError
+from optimizer.export.facts import as_text
 from optimizer.export.model_file import model_file
-from optimizer.export.onnx_annotated.facts import as_properties, as_text, facts_by_node, joined, record
+from optimizer.export.onnx_annotated.facts import as_properties, facts_by_node, joined, record
 from optimizer.export.onnx_annotated.nodes import external_files, named_nodes
 from optimizer.importers.loading import format_of
 from optimizer.importers.onnx_front_end import parse

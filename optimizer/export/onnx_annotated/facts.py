@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer.export.facts import MOVES, as_text, attributes_of
 from optimizer.ir.graph import Op
-from optimizer.result import OptimizedGraph, Role, attr_to_json
+from optimizer.result import OptimizedGraph, Role
 
 MOST_ALTERNATIVES = 3
 """Of a reason, which may list more."""
-_MOVES = (Role.RESHARD, Role.SPILL, Role.LOAD, Role.LAYOUT, Role.TRANSFER)
 
 
 @dataclass
@@ -41,15 +40,15 @@ def facts_by_node(result: OptimizedGraph, known: Collection[str]) -> Mapping[str
             if result.graph.is_const_eval(op):
                 facts.once.append(op)
                 continue
-            (facts.copies if role in _MOVES else facts.compute).append(op)
-            if role not in _MOVES:
+            (facts.copies if role in MOVES else facts.compute).append(op)
+            if role not in MOVES:
                 facts.shared_with |= dict.fromkeys(other for other in names if other != name)
     return found
 
 
 def _foreign_names(op: Op, role: Role, known: Collection[str]) -> tuple[str, ...]:
     """The foreign nodes of an op: those that it says it computes, and the one that it is called after."""
-    own = (op.name,) if role not in _MOVES and op.name in known else ()
+    own = (op.name,) if role not in MOVES and op.name in known else ()
     return tuple(dict.fromkeys((*op.origin, *own)))
 
 
@@ -74,12 +73,10 @@ def record(result: OptimizedGraph, facts: NodeFacts) -> dict[str, Any]:
         found["layout"] = result.layouts[last.outputs[0]].describe() if last.outputs else None
         found |= _decision(result, facts.compute)
     ops = (*facts.compute, *facts.copies)
-    times = [p.time_ns for op in ops if (p := result.records[op.id].predicted) is not None]
-    if times:
-        found["predicted_ns"] = sum(times)
-    peaks = [p.peak_l1_bytes for op in ops if (p := result.records[op.id].predicted) is not None]
-    if peaks:
-        found["peak_l1_bytes"] = max(peaks)
+    predicted = [p for op in ops if (p := result.records[op.id].predicted) is not None]
+    if predicted:
+        found["predicted_ns"] = sum(p.time_ns for p in predicted)
+        found["peak_l1_bytes"] = max(p.peak_l1_bytes for p in predicted)
     if facts.copies:
         found["copies"] = [_copy(result, op) for op in facts.copies]
     if facts.once:
@@ -104,7 +101,7 @@ def _decision(result: OptimizedGraph, ops: list[Op]) -> dict[str, Any]:
         found |= {"bound": record.predicted.bound, "cores": record.predicted.cores}
     if record.reason:
         found["reason"] = dict(record.reason)
-    attrs = {name: attr_to_json(value) for name, value in sorted(slowest.attrs.items())}
+    attrs = attributes_of(slowest)
     return {**found, "attrs": attrs} if attrs else found
 
 
@@ -142,8 +139,3 @@ def _reason(reason: Mapping[str, Any]) -> dict[str, str]:
         shown = [a for a in listed[:MOST_ALTERNATIVES] if isinstance(a, Mapping)]
         found["alternatives"] = "; ".join(f"{a.get('layout')}: {a.get('time_ns')} ns" for a in shown)
     return {key: value for key, value in found.items() if value}
-
-
-def as_text(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

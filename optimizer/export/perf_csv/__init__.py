@@ -6,14 +6,11 @@ from pathlib import Path
 
 from optimizer.export.perf_csv.rows import COLUMNS, rows
 from optimizer.process.csv_text import csv_text
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "ops_perf_results_predicted.csv"
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, csv_text(COLUMNS, rows(result)))
-    return path
+    return written(folder / FILE_NAME, csv_text(COLUMNS, rows(result)))

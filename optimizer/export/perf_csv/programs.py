@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from optimizer.export.facts import tensor_spec
 from optimizer.export.perf_csv.device_ops import op_code
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
@@ -54,8 +55,3 @@ def _by_rows(before: str, source: TensorSpec | None, target: TensorSpec | None) 
     if before == "movement":
         return (None if target is None else replace(target, layout=DRAM_ROW_MAJOR), target)
     return (source, None if source is None else replace(source, layout=DRAM_ROW_MAJOR))
-
-
-def tensor_spec(result: OptimizedGraph, value_id: str) -> TensorSpec:
-    value = result.graph.value(value_id)
-    return TensorSpec(value.shape, value.dtype, result.layouts[value_id])

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
+from optimizer.export.facts import KernelRun, as_run, dtype_name, query_of, tensor_spec
 from optimizer.export.perf_csv.attributes import attributes_text, pairs_text
-from optimizer.export.perf_csv.programs import Program, programs, tensor_spec
-from optimizer.export.running import KernelRun, as_run
+from optimizer.export.perf_csv.programs import Program, programs
 from optimizer.ir.compute_config import COMPUTE
-from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
 from optimizer.opmodel.base import TensorSpec
-from optimizer.opmodel.pricing import op_query, query_attributes
+from optimizer.opmodel.pricing import query_attributes
 from optimizer.result import OptimizedGraph, Role
 
 _TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
@@ -30,16 +28,6 @@ COLUMNS = (
     "TTOPT OP", "TTOPT NAME", "TTOPT ROLE", "TTOPT BOUND",
 )  # fmt: skip
 """The last four are ours; tools that do not know them leave them out."""
-_DTYPES = {
-    DType.F32: "FLOAT32",
-    DType.BF16: "BFLOAT16",
-    DType.BFP8_B: "BFLOAT8_B",
-    DType.BFP4_B: "BFLOAT4_B",
-    DType.U32: "UINT32",
-    DType.I32: "INT32",
-    DType.U16: "UINT16",
-    DType.U8: "UINT8",
-}
 _OF_OPERAND_0 = ("halo", "reshard", "tilize")
 """Families of programs that only bring operand 0 to where the op's own program reads it."""
 SIGNPOST = "PREDICTED by ttopt, nothing was measured"
@@ -156,8 +144,7 @@ def _shapes(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
 
 def _convolution_weights(result: OptimizedGraph, op: Op) -> Iterator[tuple[TensorSpec, tuple[int, ...]]]:
     """Weights [O, I, kh, kw] as the matrix that multiplies rows of windows, then the bias; with their padded shapes."""
-    record = result.records[op.id]
-    query = op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
+    query = query_of(result, op)
     weight = query.inputs[1].shape
     shapes = ((1, 1, prod(weight[1:]), weight[0]), (1, 1, 1, weight[0]))
     forms = prepared_weights(query, result.device, result.options.l1_small_bytes)
@@ -173,8 +160,8 @@ def _tensor(prefix: str, spec: TensorSpec, padded: tuple[int, ...] | None = None
     place = "HOST" if layout.is_host else f"{layout.memory.buffer_type.value}_{layout.memory_layout.value}".upper()
     return {
         **{f"{prefix}_{axis}_PAD[LOGICAL]": f"{size}[{plain}]" for axis, size, plain in sizes},
-        f"{prefix}_LAYOUT": "TILE" if layout.page_layout is PageLayout.TILE else "ROW_MAJOR",
-        f"{prefix}_DATATYPE": _DTYPES[spec.dtype],
+        f"{prefix}_LAYOUT": layout.page_layout.value.upper(),
+        f"{prefix}_DATATYPE": dtype_name(spec.dtype),
         f"{prefix}_MEMORY": f"DEV_0_{place}",
     }
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import FormatError, shortened
+from optimizer.export.facts import COPY_ROLES, attributes_of, place_of
 from optimizer.export.report.labels import labels
-from optimizer.export.report.placement import op_placement, placement
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
-from optimizer.result import COPIES, OpRecord, OptimizedGraph, Role, attr_to_json, prediction_json
+from optimizer.result import OpRecord, OptimizedGraph, Role, prediction_json
 from optimizer.wording.entries import flat, layout_text
 from optimizer.wording.plan import fused_fact
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
-NAMED_BY_ROLE = (*COPIES, Role.TRANSFER)
-"""Roles of ops that are called by their role: their op is `to_memory_config` or the like."""
 LONGEST_CELL = 2000
 """Characters of an entry of a reason, and of attributes."""
+PLACEMENTS = ("dram", "l1_interleaved", "height_sharded", "width_sharded", "block_sharded", "host")
+"""Where a tensor lies, as the report colours it: the way into L1, or the other memory."""
 Record = dict[str, Any]
 
 
@@ -40,6 +40,20 @@ def checked(result: OptimizedGraph) -> None:
                 raise FormatError(f"the value's layout has no size: {error}", node=v) from error
 
 
+def placement(layout: TensorLayout) -> str:
+    """One of `PLACEMENTS`."""
+    place = place_of(layout)
+    return "l1_interleaved" if place == "l1 interleaved" else place.removeprefix("l1 ")
+
+
+def op_placement(result: OptimizedGraph, op: Op) -> str:
+    """Where an op leaves its first result."""
+    layout = result.layouts.get(op.outputs[0]) if op.outputs else None
+    if layout is None:
+        return "host" if result.records[op.id].role is Role.HOST else "dram"
+    return placement(layout)
+
+
 class Entries:
     """Numbers of values, layouts and what ops share, given out as they are met."""
 
@@ -50,7 +64,7 @@ class Entries:
         self._shared: dict[str, int] = {}
         self._kernels = {op: region["kernel"] for region in result.fused_kernels for op in region["ops"]}
         roles = {op.id: result.records[op.id].role for op in result.graph.ops()}
-        named = {op.name or op.id for op in result.graph.ops() if roles[op.id] not in (*NAMED_BY_ROLE, Role.HOST)}
+        named = {op.name or op.id for op in result.graph.ops() if roles[op.id] not in (*COPY_ROLES, Role.HOST)}
         self._labels = labels(sorted(named))
         self.ops = [self._op(op) for op in result.graph.ops()]
         """In schedule order."""
@@ -92,7 +106,7 @@ class Entries:
 
     def _layout(self, layout: TensorLayout) -> Record:
         spec = layout.memory.shard_spec
-        record: Record = {"text": layout_text(layout.to_json()), "placement": placement(layout).value}
+        record: Record = {"text": layout_text(layout.to_json()), "placement": placement(layout)}
         if spec is not None:
             record |= {"cores": [list(r) for r in spec.core_ranges], "orientation": spec.orientation.value}
         return record
@@ -100,7 +114,6 @@ class Entries:
     def _op(self, op: Op) -> Record:
         record = self._result.records[op.id]
         config = None if record.config is None else record.config.to_json()
-        attrs = {k: attr_to_json(v) for k, v in sorted(op.attrs.items())}
         found: Record = {
             "id": shortened(op.id),
             "kind": op_kind(op, record.role),
@@ -108,13 +121,13 @@ class Entries:
             "name": shortened(op.name),
             "label": shortened(self._labels.get(op.name or op.id, "")),
             "role": record.role.value,
-            "placement": op_placement(self._result, op).value,
+            "placement": op_placement(self._result, op),
             "chain": record.chain and shortened(record.chain),
             "origin": [shortened(name) for name in op.origin],
             "inputs": [self.number(v) for v in op.inputs],
             "outputs": [self.number(v) for v in op.outputs],
             "kernel": self._kernels.get(op.id),
-            "attrs": self._share(shortened(flat(attrs), LONGEST_CELL)),
+            "attrs": self._share(shortened(flat(attributes_of(op)), LONGEST_CELL)),
             "config": self._share("" if config is None else shortened(flat(config), LONGEST_CELL)),
             "predicted": self._share(None if record.predicted is None else prediction_json(record.predicted)),
             "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in self._why(op.id, record)]),
@@ -140,5 +153,5 @@ def _tables(reason: Mapping[str, Any], config: Record | None) -> list[Any]:
 
 
 def op_kind(op: Op, role: Role) -> str:
-    """`conv2d`, or the role of a copy."""
-    return role.value if role in NAMED_BY_ROLE else shortened(op.op.removeprefix("ttnn."))
+    """`conv2d`, or the role of a copy, whose op is `to_memory_config` or the like."""
+    return role.value if role in COPY_ROLES else shortened(op.op.removeprefix("ttnn."))

@@ -7,8 +7,7 @@ from typing import Any
 
 from optimizer.errors import shortened
 from optimizer.export.report.drawing.network import prepared
-from optimizer.export.report.entries import op_kind
-from optimizer.export.report.placement import Placement, placement
+from optimizer.export.report.entries import PLACEMENTS, op_kind, placement
 from optimizer.layouts.tiling import tensor_bytes
 from optimizer.result import COPIES, OptimizedGraph, Role
 from optimizer.wording.limits import loss_text
@@ -16,6 +15,7 @@ from optimizer.wording.plan import (
     NOT_JUDGED,
     before_after,
     check_facts,
+    compared_numbers,
     figures,
     fused_facts,
     plan_text,
@@ -77,15 +77,9 @@ def _model(result: OptimizedGraph) -> list[list[str]]:
 
 
 def _compared(summary: Record) -> list[Record]:
-    base = summary["baselines"]
-    numbers = {
-        "predicted time": (base.get("dram_ns"), summary["predicted_time_ns"]),
-        "DRAM read": (base.get("dram_read_bytes_total"), summary["dram_read_bytes_total"]),
-        "DRAM written": (base.get("dram_write_bytes_total"), summary["dram_write_bytes_total"]),
-    }
     return [
-        {"name": name, "before": before, "after": after, "change": change, "numbers": list(numbers[name])}
-        for name, before, after, change in before_after(summary)
+        {"name": name, "before": before, "after": after, "change": change, "numbers": list(numbers)}
+        for (name, before, after, change), numbers in zip(before_after(summary), compared_numbers(summary), strict=True)
     ]
 
 
@@ -134,7 +128,7 @@ def _longest_first(spent: Mapping[str, Any], key: Any) -> list[tuple[str, Any]]:
 
 def moved(result: OptimizedGraph) -> Record:
     """Where results lie (all of them in DRAM without a plan), the copies that takes, and the weights kept in L1."""
-    graph, where = result.graph, {p: [0, 0] for p in Placement}
+    graph, where = result.graph, {p: [0, 0] for p in PLACEMENTS}
     copies: dict[Role, list[int]] = {role: [0, 0] for role in COPIES}
     for op in graph.ops():
         record = result.records[op.id]
@@ -148,7 +142,7 @@ def moved(result: OptimizedGraph) -> Record:
                 entry[0] += 1
                 entry[1] += tensor_bytes(value.shape, value.dtype, layout.page_layout)
     return {
-        "placements": [[p.value, *entry] for p, entry in where.items() if entry[0]],
+        "placements": [[p, *entry] for p, entry in where.items() if entry[0]],
         "copies": [[role.value, *entry] for role, entry in copies.items()],
         "weights_in_l1": len(result.weights_in_l1()),
         "prepared": len(prepared(result)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from optimizer.export.report.assets import file_text, script, security_policy, style
 from optimizer.export.report.record import record
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.process.identifiers import printable
 from optimizer.process.version import __version__
 from optimizer.result import OptimizedGraph
@@ -50,7 +50,4 @@ def _plain(shown: dict[str, Any]) -> str:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    make_folder(folder)
-    path = folder / FILE_NAME
-    write_text(path, render(result))
-    return path
+    return written(folder / FILE_NAME, render(result))

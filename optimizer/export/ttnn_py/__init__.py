@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.export.ttnn_py.building import FILE_NAME, ttnn_program
-from optimizer.export.ttnn_py.deallocated import deallocated_values
+from optimizer.export.ttnn_py.building import FILE_NAME, deallocated_values, ttnn_program
 from optimizer.export.ttnn_py.lifetimes import DEALLOCATE
 from optimizer.export.ttnn_py.prelude import placeholder_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram

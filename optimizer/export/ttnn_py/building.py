@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from optimizer.export.facts import given_spec, left_layout, model_name, prepared_layout, query_of, read_layouts
 from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
-from optimizer.export.ttnn_py.fused import fused_call, fused_text
+from optimizer.export.ttnn_py.fused import fused_text
 from optimizer.export.ttnn_py.index_bounds import index_bounds
 from optimizer.export.ttnn_py.launching import NAMES
 from optimizer.export.ttnn_py.lifetimes import DEALLOCATE, Alias, Event, deallocations
@@ -16,7 +17,6 @@ from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
 from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
 from optimizer.export.ttnn_py.stated import predicted_ns, trace_region_bytes
-from optimizer.export.weight_placement import left_layout, prepared_layout, read_layouts
 from optimizer.fusion.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.fusion.regions import Region
 from optimizer.ir.graph import Op
@@ -26,7 +26,7 @@ from optimizer.layouts.aliases import frees_operand, may_alias, may_keep_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
-from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
@@ -40,6 +40,13 @@ _LONGEST_TARGETS = 60
 def ttnn_program(result: OptimizedGraph) -> TTNNProgram:
     """The program of a result. StateError or OpModelError if it cannot be written as TTNN calls."""
     return _Builder(result).build()
+
+
+def deallocated_values(result: OptimizedGraph) -> dict[str, tuple[str, ...]]:
+    """Op -> values that the emitted program deallocates after it, regions of fused kernels taken op by op."""
+    program = ttnn_program(replace(result, options=replace(result.options, fuse_kernels=False)))
+    values = {f"{DEALLOCATE}({variable})": value for step in program.run_steps for variable, value in step.results}
+    return {step.op: tuple(values[text] for text in step.frees) for step in program.run_steps if step.op is not None}
 
 
 def code(*statements: str) -> str:
@@ -117,7 +124,7 @@ class _Builder:
         outputs = tuple(self._operand(v) for v in graph.outputs)
         inputs = tuple(self._entry(v) for v in dict.fromkeys(graph.inputs))
         parameters = tuple(self._entry(v) for v in graph.values if v in self.variables and self._is_source(v))
-        name = str(self.result.model.get("name") or graph.name)
+        name = model_name(self.result)
         hosted = any(opdef(op.op).opaque for op in ops)
         functions = fused_text(self.result, self.kernels)
         once, run = self._parameter_steps(), self._run_steps(inputs, outputs)
@@ -145,26 +152,16 @@ class _Builder:
         """A weight or constant of the model, not fed on every run."""
         return self.graph.producer(value_id) is None and value_id not in self.graph.inputs
 
-    def _is_weight(self, value_id: str) -> bool:
-        """A source, or computed from sources only."""
-        producer = self.graph.producer(value_id)
-        return self._is_source(value_id) or (producer is not None and self.graph.is_const_eval(producer))
-
     def _layout(self, value_id: str) -> TensorLayout:
         return self.result.layouts[value_id]
 
     def _made_layout(self, value_id: str) -> TensorLayout:
         return prepared_layout(self.result, value_id)
 
-    def _spec(self, value_id: str) -> TensorSpec:
-        value = self.graph.value(value_id)
-        weight = self._is_weight(value_id)
-        return TensorSpec(value.shape, value.dtype, self._made_layout(value_id) if weight else self._layout(value_id))
-
     def _entry(self, value_id: str) -> TensorEntry:
         data = self.graph.value(value_id).data if self._is_source(value_id) else None
         below = self.below.get(value_id) if value_id in self.graph.inputs else None
-        return TensorEntry(value_id, self._spec(value_id), data, below)
+        return TensorEntry(value_id, given_spec(self.result, value_id), data, below)
 
     def _variable(self, value_id: str, name: str | None = None) -> str:
         """The variable of a value, named after the op that computes it where there is one."""
@@ -247,7 +244,7 @@ class _Builder:
     def _operand(self, value_id: str) -> str:
         """The variable of a value within `run`."""
         name = self._variable(value_id)
-        if self._is_weight(value_id) and name not in self.passed:
+        if self.graph.is_static(value_id) and name not in self.passed:
             bound = not self._is_source(value_id) or value_id in self.loaded
             self.passed[name] = name if bound else f"tensors[{quoted(value_id)}]"
             if self._layout(value_id).is_l1:
@@ -261,7 +258,7 @@ class _Builder:
             operands = [self._operand(v) for v in op.inputs]
             text = self._host_call(op, operands)
         else:
-            query = op_query(self.graph, op, [self._layout(v) for v in op.inputs], record.config, record.request)
+            query = query_of(self.result, op)
             operands = [self._prepared(op, query, k) or self._operand(v) for k, v in enumerate(op.inputs)]
             text = call_text(query, operands)
         targets = self._targets(op)
@@ -289,7 +286,7 @@ class _Builder:
         self.run.add(
             ProgramStep(
                 op.id,
-                "\n".join(self._assigned(targets, fused_call(kernel, operands))),
+                "\n".join(self._assigned(targets, call(kernel.name, "device", *operands))),
                 results,
                 comment=f"{made} (fused, {FOLDER}/{kernel.name})",
                 fused=region.op_ids,
@@ -300,7 +297,7 @@ class _Builder:
     def _prepared(self, op: Op, query: OpQuery, index: int) -> str | None:
         """The variable of an operand that is prepared once; None if the op takes the value as it is."""
         value_id = op.inputs[index]
-        if not self._is_weight(value_id):
+        if not self.graph.is_static(value_id):
             return None
         board, l1_small_bytes = self.result.device, self.result.options.l1_small_bytes
         wanted = prepared_text(op, query, index, "x", board, l1_small_bytes)
@@ -358,7 +355,7 @@ class _Builder:
         placed = [name or "None" for name in at_their_positions(op, ABSENT_OPERANDS, operands)]
         results: list[str] = []
         for v in op.outputs:
-            spec = self._spec(v)
+            spec = given_spec(self.result, v)
             page = layout_text(spec.layout.page_layout)
             results.append(f"({literal(spec.shape)}, {dtype_text(host_dtype(spec))}, {page})")
         wanted = [text or "None" for text in at_their_positions(op, ABSENT_RESULTS, results)]

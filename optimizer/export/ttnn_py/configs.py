@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from optimizer.export.ttnn_py.formatting import without_strings
 from optimizer.export.ttnn_py.names import Names
 
 _CONFIG = re.compile(r"ttnn\.MemoryConfig\(")
 _BRACKET = re.compile(r"[()]")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _LAYOUT = re.compile(r"TensorMemoryLayout\.([A-Z_]+)")
 _RANGES = re.compile(r"CoreRange\(ttnn\.CoreCoord\((\d+), (\d+)\), ttnn\.CoreCoord\((\d+), (\d+)\)\)")
 _SHARD = re.compile(r", \[(\d+), (\d+)\], ttnn\.ShardOrientation\.")
@@ -31,11 +31,6 @@ def shortened(statement: str, configs: Mapping[str, str]) -> str:
             parts += [statement[at:start], name]
             at = end
     return "".join([*parts, statement[at:]])
-
-
-def without_strings(statement: str) -> str:
-    """The statement, its strings overwritten: they come from users' files and may hold any text."""
-    return _STRING.sub(lambda found: "\0" * len(found[0]), statement)
 
 
 def _spans(statement: str) -> Iterator[tuple[int, int]]:

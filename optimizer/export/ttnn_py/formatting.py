@@ -6,12 +6,22 @@ Statements are given as one line ending in a bracket; their strings must be quot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 
 LINE_LENGTH = 120
 INDENT = "    "
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
+
+
+@cache
+def part(name: str) -> str:
+    """A part of the emitted module that is the same in every program: a file of `parts/`."""
+    return files(__package__).joinpath("parts", f"{name}.txt").read_text("utf-8").rstrip("\n")
 
 
 def laid_out(text: str, depth: int = 0, tail: str = "") -> str:
@@ -33,28 +43,16 @@ def laid_out(text: str, depth: int = 0, tail: str = "") -> str:
     return "\n".join([INDENT * depth + head, *inner, INDENT * depth + closing + tail])
 
 
-def _spans(text: str) -> Iterator[tuple[int, str]]:
-    """(position, character) of everything that is not inside a string."""
-    quote, at = "", 0
-    while at < len(text):
-        char = text[at]
-        if quote:
-            if char == "\\":
-                at += 1
-            elif char == quote:
-                quote = ""
-        elif char in "\"'":
-            quote = char
-        else:
-            yield at, char
-        at += 1
+def without_strings(text: str) -> str:
+    """The text, its strings overwritten: they come from users' files and may hold any characters."""
+    return _STRING.sub(lambda found: "\0" * len(found[0]), text)
 
 
 def _last_group(text: str) -> int | None:
     """Where the bracket opens that the text's last character closes; None when it closes none."""
     stack: list[int] = []
     last = None
-    for at, char in _spans(text):
+    for at, char in enumerate(without_strings(text)):
         if char in _CLOSING:
             stack.append(at)
         elif char in ")]}":
@@ -67,7 +65,7 @@ def _last_group(text: str) -> int | None:
 def _arguments(body: str) -> Iterator[str]:
     """The parts between top-level commas."""
     level, start = 0, 0
-    for at, char in _spans(body):
+    for at, char in enumerate(without_strings(body)):
         if char in _CLOSING:
             level += 1
         elif char in ")]}":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.export.facts import tensor_spec
 from optimizer.export.ttnn_py.launching import function_text, helpers_text
 from optimizer.fusion.binding import FOLDER, FusedKernel
 from optimizer.fusion.placement import Operand
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor, launch_on
-from optimizer.opmodel.ttnn_calls.text import call
 from optimizer.result import OptimizedGraph
 
 _LISTED_OPS = 5
@@ -20,11 +20,6 @@ def fused_text(result: OptimizedGraph, kernels: Sequence[FusedKernel]) -> str:
         return ""
     functions = (function_text(fused_launch(result, k), k.name, _summary(k), k.name) for k in kernels)
     return f"\n\n{helpers_text(FOLDER)}" + "".join(f"\n\n{text}\n" for text in functions)
-
-
-def fused_call(kernel: FusedKernel, operands: Sequence[str]) -> str:
-    """The call of a kernel's function."""
-    return call(kernel.name, "device", *operands)
 
 
 def fused_launch(result: OptimizedGraph, kernel: FusedKernel) -> Launch:
@@ -39,8 +34,8 @@ def fused_launch(result: OptimizedGraph, kernel: FusedKernel) -> Launch:
 
 
 def _tensor(result: OptimizedGraph, operand: Operand, argument: str, written: bool) -> LaunchTensor:
-    value = result.graph.value(operand.value)
-    return LaunchTensor(argument, value.shape, value.dtype, result.layouts[operand.value], written, not written)
+    spec = tensor_spec(result, operand.value)
+    return LaunchTensor(argument, spec.shape, spec.dtype, spec.layout, written, not written)
 
 
 def _summary(kernel: FusedKernel) -> str:

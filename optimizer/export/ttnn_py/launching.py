@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from optimizer.export.ttnn_py.formatting import docstring_text, laid_out
+from optimizer.export.ttnn_py.formatting import docstring_text, laid_out, part
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import placeholder_text
 from optimizer.kernels.tensix.launch import Launch, LaunchBuffer, LaunchTensor, LaunchThread
@@ -16,34 +16,13 @@ NAMES = ("KERNELS", "circular_buffer", "kernel", "os")
 _LOCALS = ("cores", "buffers", "kernels", "config", "semaphores", "own", "each", "column", "row")
 _BUFFERS = 64
 """`NUM_CIRCULAR_BUFFERS` as the host knows it, whatever the chip."""
-_HELPERS = '''KERNELS = {folder}
-"""Folder of the kernels' C++."""
-
-
-def circular_buffer(index, dtype, page_size, pages, cores):
-    """A circular buffer that lies in no tensor."""
-    entry = ttnn.CBFormatDescriptor(buffer_index=index, data_format=dtype, page_size=page_size)
-    return ttnn.CBDescriptor(total_size=pages * page_size, core_ranges=cores, format_descriptors=[entry])
-
-
-def kernel(file, cores, config, *tensors):
-    """One file of KERNELS. How its tensors are spread it knows at compile time; addresses are common arguments."""
-    spread = [n for tensor in tensors for n in ttnn.TensorAccessorArgs(tensor).get_compile_time_args()]
-    return ttnn.KernelDescriptor(
-        kernel_source=os.path.join(KERNELS, file),
-        core_ranges=cores,
-        compile_time_args=spread,
-        common_runtime_args=[tensor.buffer_address() for tensor in tensors],
-        config=config,
-    )
-'''
 _MOVEMENT = {"reader": "ttnn.ReaderConfigDescriptor()", "writer": "ttnn.WriterConfigDescriptor()"}
 
 
 def helpers_text(folder: str = "") -> str:
     """The helpers, for kernels in this folder beside the module."""
     here = call("os.path.dirname", call("os.path.abspath", "__file__"))
-    return _HELPERS.format(folder=call("os.path.join", here, quoted(folder)) if folder else here)
+    return part("kernels").format(folder=call("os.path.join", here, quoted(folder)) if folder else here) + "\n"
 
 
 def parameter_names(launch: Launch) -> Mapping[str, str]:

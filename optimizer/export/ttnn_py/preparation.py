@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.device import DeviceSpec
-from optimizer.export.weight_placement import moves
+from optimizer.export.facts import moves
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import CONVERT, FETCH, SEND, opdef

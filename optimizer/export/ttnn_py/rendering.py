@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
-from optimizer.export.ttnn_py.formatting import comment, indented
+from optimizer.export.ttnn_py.formatting import comment, indented, part
 from optimizer.export.ttnn_py.program import ProgramStep, TTNNProgram
 from optimizer.opmodel.ttnn_calls.text import literal, quoted
-from optimizer.process.files import make_folder, write_text
+from optimizer.process.files import written
 from optimizer.result import OptimizedGraph
 
 RUNNER = Path(__file__).with_name("run_model.py")
@@ -17,55 +17,13 @@ RUNNER = Path(__file__).with_name("run_model.py")
 FULL_SPEED = Path(__file__).with_name("full_speed.py")
 """What the script runs programs with from a trace or on two queues, also beside every program."""
 
-_MAKE_PARAMETERS = '''
-
-def make_parameters(device, arrays=None, placeholders=False):
-    """What `run` takes as parameters, made once: weights in the form that their ops take."""
-    return prepare_parameters(device, make_tensors(device, PARAMETERS, arrays, placeholders))
-
-
-def prepare_parameters(device, tensors):
-    """Ops on weights only, and the weights that their ops would otherwise prepare at every call."""
-'''
-
-_RUN = '''
-
-def run(device, inputs, parameters):
-    """One run of the model; returns its outputs in order. Inputs and parameters stay as they are."""
-'''
-
-_MAIN = '''
-
-L1_SMALL_SIZE = {l1_small_bytes}
-"""With which the device is to be opened."""
-TRACE_REGION_SIZE = {trace_region_bytes}
-"""Likewise, where a run is captured as a trace: bytes of DRAM for its commands."""
-PREDICTED_NS = {predicted_ns}
-"""Times of a run by the plan's cost model: of its kernels, and with their launches, from a trace or without."""
-
-
-def main():
-    """Open device 0, run once with placeholders, close it."""
-    device = ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_SIZE)
-    try:
-        parameters = make_parameters(device, placeholders=True)
-        for output in run(device, make_inputs(device, placeholders=True), parameters):
-            print(output.shape, output.dtype)
-    finally:
-        ttnn.close_device(device)
-
-
-if __name__ == "__main__":
-    main()
-'''
-
 
 def render(program: TTNNProgram) -> str:
     """The text of the program's file."""
-    parts = [program.prelude.rstrip("\n"), _MAKE_PARAMETERS.rstrip("\n")]
+    parts = [program.prelude.rstrip("\n"), f"\n\n{part('parameters')}"]
     parts += _body(program.parameter_steps)
     parts.append(indented("return parameters"))
-    parts.append(_RUN.rstrip("\n"))
+    parts.append(f"\n\n{part('run')}")
     parts += _body(program.run_steps)
     parts.append(indented(code(f"return [{', '.join(program.outputs)}]")))
     figures = {
@@ -73,7 +31,7 @@ def render(program: TTNNProgram) -> str:
         "trace_region_bytes": literal(int(program.trace_region_bytes)),
         "predicted_ns": "{" + ", ".join(f"{quoted(k)}: {literal(ns)}" for k, ns in program.predicted_ns.items()) + "}",
     }
-    parts.append(_MAIN.format(**figures).rstrip("\n"))
+    parts.append("\n\n" + part("main").format(**figures))
     return "\n".join(parts) + "\n"
 
 
@@ -101,6 +59,4 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
     """Texts by path below a folder, which is made where it is missing."""
     for name, text in files.items():
-        path = folder / name
-        make_folder(path.parent)
-        write_text(path, text)
+        written(folder / name, text)

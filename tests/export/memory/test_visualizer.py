@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from optimizer.answers.timeline import timeline
-from optimizer.export.memory.visualizer import write
-from optimizer.export.memory.visualizer.tables import CREATE, SCHEMA_VERSION
+from optimizer.export.memory.visualizer import CREATE, write
+from optimizer.export.memory.visualizer.report import SCHEMA_VERSION
 from optimizer.export.ttnn_py import DEALLOCATE
 from optimizer.export.ttnn_py.building import ttnn_program
 from optimizer.ir.graph import Op

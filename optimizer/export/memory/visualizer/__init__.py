@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from importlib.resources import files
 from pathlib import Path
 
 from optimizer.export.memory.visualizer.report import Report, report_name
-from optimizer.export.memory.visualizer.tables import CREATE
 from optimizer.process.files import make_folder, write_bytes, write_text
 from optimizer.result import OptimizedGraph
 
 FOLDER = "visualizer"
+CREATE = tuple(files(__name__).joinpath("tables.sql").read_text("utf-8").rstrip(";\n").split(";\n"))
+"""Statements that make every table, as ttnn's own importer makes them (`ttnn/graph_report.py`, schema 3.5).
+
+`tensors` has one column more, `size`, which the visualizer reads where it is there."""
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:

@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from optimizer.device import DeviceSpec
+from optimizer.export.facts import KERNEL_OP, KernelRun, as_run, as_text, attributes_of, model_name
 from optimizer.export.memory.kernel_memory import with_kernels
 from optimizer.export.memory.occupancy import Block, OpMemory, dram_occupancy, l1_occupancy
 from optimizer.export.memory.visualizer.captured import DEVICE, Buffer, Node, Programs, captured_graph, plain_graph
 from optimizer.export.memory.visualizer.spelling import memory_config_text
-from optimizer.export.memory.visualizer.tables import SCHEMA_VERSION
 from optimizer.export.memory.visualizer.tensors import Tensor, Tensors
 from optimizer.export.perf_csv.programs import programs
-from optimizer.export.running import KERNEL_OP, KernelRun, as_run
 from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
@@ -22,10 +21,11 @@ from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.process.version import __version__
-from optimizer.result import OptimizedGraph, attr_to_json
+from optimizer.result import OptimizedGraph
 from optimizer.verify import verified
 
 Row = tuple[object, ...]
+SCHEMA_VERSION = "3.5"
 MOST_WEIGHT_ROWS = 2_000_000
 """Rows for weights in DRAM, which are there at every op; beyond it each is listed at the ops that read it."""
 
@@ -119,7 +119,7 @@ class Report:
     def _arguments(self, op: Op) -> dict[str, str]:
         """The op's attributes, config and memory config, and what the optimizer says of it."""
         record = self.result.records[op.id]
-        found = {name: json.dumps(attr_to_json(value)) for name, value in sorted(op.attrs.items())}
+        found = {name: json.dumps(value) for name, value in attributes_of(op).items()}
         if record.request is not None:
             found["memory_config"] = memory_config_text(record.request)
         if record.config is not None:
@@ -132,7 +132,7 @@ class Report:
         if record.predicted is not None:
             for name in ("time_ns", "bound", "cores", "peak_l1_bytes", "dram_read_bytes", "dram_write_bytes"):
                 found[f"ttopt.predicted.{name}"] = str(getattr(record.predicted, name))
-        found |= {f"ttopt.reason.{key}": _text(value) for key, value in record.reason.items()}
+        found |= {f"ttopt.reason.{key}": as_text(value) for key, value in record.reason.items()}
         return found
 
     def _programs(self, op: Op) -> Programs:
@@ -206,7 +206,7 @@ def _kernel_arguments(kernel: KernelRun) -> dict[str, str]:
     found = {
         "ttopt.op": kernel.place.id,
         "ttopt.kernel": kernel.name,
-        "ttopt.ops": json.dumps(kernel.op_ids, ensure_ascii=False),
+        "ttopt.ops": json.dumps([op.id for op in kernel.ops], ensure_ascii=False),
         "ttopt.role": "kernel",
         "ttopt.circular_buffers": str(kernel.circular_buffers),
         "ttopt.circular_buffer_bytes": str(kernel.circular_buffer_bytes),
@@ -219,7 +219,7 @@ def _kernel_arguments(kernel: KernelRun) -> dict[str, str]:
 
 def report_name(result: OptimizedGraph) -> str:
     """What viewers show, so that nobody takes it for a measurement."""
-    return f"PREDICTED {result.model.get('name') or result.graph.name} on {result.device.name}"
+    return f"PREDICTED {model_name(result)} on {result.device.name}"
 
 
 def device_row(device: DeviceSpec, l1_small_bytes: int) -> Row:
@@ -230,7 +230,3 @@ def device_row(device: DeviceSpec, l1_small_bytes: int) -> Row:
         DEVICE, rows, columns, rows, columns, device.worker_l1_bytes, cores, bank, 0, device.cb_base_bytes, 1, cores, 0,
         device.worker_l1_bytes * cores, 0, bank * cores, bank * cores, device.cb_limit_bytes, 0,
     )  # fmt: skip
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import (
-    BufferType,
-    CoreRange,
-    MemoryConfig,
-    PageLayout,
-    TensorLayout,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, TensorMemoryLayout
 
 BUFFER_TYPES = {BufferType.DRAM: 0, BufferType.L1: 1}
 """Numbers of tt-metal's `BufferType`; what lies on the host has none."""
@@ -23,31 +15,12 @@ BUFFER_LAYOUTS = {
     TensorMemoryLayout.BLOCK_SHARDED: 4,
 }
 """Numbers of tt-metal's `TensorMemoryLayout`."""
-_DTYPES = {
-    DType.F32: "FLOAT32",
-    DType.BF16: "BFLOAT16",
-    DType.BFP8_B: "BFLOAT8_B",
-    DType.BFP4_B: "BFLOAT4_B",
-    DType.U32: "UINT32",
-    DType.I32: "INT32",
-    DType.U16: "UINT16",
-    DType.U8: "UINT8",
-}
-_LAYOUTS = {PageLayout.TILE: "TILE", PageLayout.ROW_MAJOR: "ROW_MAJOR"}
 _BUFFER_NAMES = {BufferType.DRAM: "DRAM", BufferType.L1: "L1", BufferType.HOST: "SYSTEM_MEMORY"}
 
 
 def shape_text(shape: Iterable[int]) -> str:
     """`Shape([1, 1, 32, 32])`."""
     return f"Shape([{', '.join(map(str, shape))}])"
-
-
-def dtype_text(dtype: DType) -> str:
-    return f"DataType.{_DTYPES[dtype]}"
-
-
-def layout_text(layout: TensorLayout) -> str:
-    return f"Layout.{_LAYOUTS[layout.page_layout]}"
 
 
 def memory_config_text(memory: MemoryConfig) -> str:

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from optimizer.export.facts import dtype_name, tensor_spec
 from optimizer.export.memory.occupancy import Block, DramOccupancy, Occupancy
 from optimizer.export.memory.visualizer.captured import DEVICE, L1Tensor
 from optimizer.export.memory.visualizer.chunks import Chunk, chunks
-from optimizer.export.memory.visualizer.spelling import (
-    BUFFER_LAYOUTS,
-    BUFFER_TYPES,
-    dtype_text,
-    layout_text,
-    memory_config_text,
-    shape_text,
-)
+from optimizer.export.memory.visualizer.spelling import BUFFER_LAYOUTS, BUFFER_TYPES, memory_config_text, shape_text
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
@@ -76,8 +70,7 @@ class Tensors:
     def _spec(self, name: str) -> TensorSpec:
         if name in self._forms:
             return self._forms[name]
-        value = self._result.graph.value(name)
-        return TensorSpec(value.shape, value.dtype, self._result.layouts[name])
+        return tensor_spec(self._result, name)
 
     def _address(self, name: str, layout: TensorLayout) -> int | None:
         if layout.is_l1:
@@ -94,7 +87,8 @@ class Tensors:
         on_device = not layout.is_host
         size = tensor_bytes(spec.shape, spec.dtype, layout.page_layout)
         return (
-            tensor.number, shape_text(spec.shape), dtype_text(spec.dtype), layout_text(layout),
+            tensor.number, shape_text(spec.shape), f"DataType.{dtype_name(spec.dtype)}",
+            f"Layout.{layout.page_layout.value.upper()}",
             memory_config_text(layout.memory) if on_device else None, DEVICE if on_device else None, tensor.address,
             BUFFER_TYPES.get(layout.memory.buffer_type), 0, "DEVICE" if on_device else "HOST", size,
         )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from optimizer.result import COPIES, OptimizedGraph, Role
+from optimizer.export.facts import MOVES
+from optimizer.result import OptimizedGraph, Role
 
 
 class NodeKind(StrEnum):
@@ -14,9 +15,6 @@ class NodeKind(StrEnum):
     """An op that moves or converts its operand: reshard, spill, load, layout, transfer, view."""
     INPUT = "input"
     OUTPUT = "output"
-
-
-SMALL = (*COPIES, Role.LAYOUT, Role.TRANSFER, Role.VIEW)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def network(result: OptimizedGraph) -> Network:
         record = result.records[op.id]
         edges |= dict.fromkeys((made[v], len(nodes)) for v in op.inputs if v in made)
         made |= dict.fromkeys(op.outputs, len(nodes))
-        nodes.append(Node(NodeKind.COPY if record.role in SMALL else NodeKind.OP, at))
+        nodes.append(Node(NodeKind.COPY if record.role in (*MOVES, Role.VIEW) else NodeKind.OP, at))
         chains.append(record.chain)
     for v in result.graph.outputs:
         if v in made:
@@ -64,15 +62,8 @@ def network(result: OptimizedGraph) -> Network:
 
 def prepared(result: OptimizedGraph) -> frozenset[int]:
     """Positions of the ops that run once, on weights only."""
-    fed, made = set(result.graph.inputs), {v for op in result.graph.ops() for v in op.outputs}
-    found: list[int] = []
-    once: set[str] = set()
-    for at, op in enumerate(result.graph.ops()):
-        on_host = result.records[op.id].role is Role.HOST
-        if on_host and all(v in once or (v not in fed and v not in made) for v in op.inputs):
-            found.append(at)
-            once.update(op.outputs)
-    return frozenset(found)
+    graph = result.graph
+    return frozenset(at for at, op in enumerate(graph.ops()) if graph.is_const_eval(op))
 
 
 def _links(chains: list[str | None], edges: list[tuple[int, int]]) -> set[tuple[int, int]]:
