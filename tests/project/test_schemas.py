@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from optimizer.result import summary
 from optimizer.cli import main
 from optimizer.export import schema
 from optimizer.export.schema import SCHEMAS, AnnotatedGraph, schema_text
+from optimizer.result import summary
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))

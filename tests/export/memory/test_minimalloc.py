@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.export.memory.exported import RESULTS
 
 from optimizer.answers.timeline import timeline
 from optimizer.export.memory.minimalloc import write
 from optimizer.result import OptimizedGraph, Role
+from tests.export.memory.exported import RESULTS
 from tests.l1.rule_cases import written_over
 
 Line = tuple[str, int, int, int, int]

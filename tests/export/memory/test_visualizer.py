@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.export.memory.exported import HOSTILE, RESULTS
 
 from optimizer.answers.timeline import timeline
 from optimizer.export.memory.visualizer import write
@@ -26,6 +25,7 @@ from optimizer.export.ttnn_py.building import ttnn_program
 from optimizer.ir.graph import Op
 from optimizer.layouts.tiling import round_up
 from optimizer.result import OptimizedGraph, Role
+from tests.export.memory.exported import HOSTILE, RESULTS
 from tests.l1.rule_cases import written_over
 
 DRAM, L1 = 0, 1
