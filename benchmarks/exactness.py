@@ -194,7 +194,7 @@ def _tightened(rng: random.Random, problem: GraphProblem) -> GraphProblem:
         return problem
     cheapest = enumerate_all(problem)
     chosen = tuple(int(i) for i in np.unravel_index(int(cheapest.costs.argmin()), problem.sizes))
-    peaks = problem.load(chosen)
+    peaks = problem.loads(chosen).tolist()
     share = rng.uniform(0.5, 1.05)
     if rng.random() < 0.7:
         capacity = [int(share * max(peaks))] * len(peaks)

@@ -20,9 +20,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.solver.chains.priced import PricedProblem
 from optimizer.solver.graphs.capacity import Capacity, capacity_of
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.priced import PricedProblem
 from optimizer.solver.graphs.usages import Table
 from reference_solvers.frontier_order import frontier_order
 

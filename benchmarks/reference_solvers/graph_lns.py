@@ -65,7 +65,7 @@ class _Groups:
     def round(self, stop: Callable[[], bool] | None) -> None:
         """One group chosen again."""
         free = self._group()
-        held = self._around.loads(self.chosen) - self._around.loads(self.chosen, free)
+        held = self._problem.loads(self.chosen) - self._problem.loads(self.chosen, free)
         part = self._around.part(self.chosen, free, self._capacity - held)
         before = part.value([self.chosen[v] for v in free])
         found = solve_graph(part, upper_bound=before, limits=self._limits, stop=stop)

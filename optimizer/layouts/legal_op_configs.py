@@ -85,6 +85,8 @@ class LegalConfigs:
 class LegalOpConfigAnalysis:
     """Expands layouts into candidates."""
 
+    graph: Graph
+    accept: OpAcceptance
     use_op_configs: bool = True
     """False leaves every config to TTNN (optimization level 0)."""
     conv2d_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -92,21 +94,14 @@ class LegalOpConfigAnalysis:
     conv_weights: Mapping[str, str] = field(default_factory=dict)
     """Conv op id -> element type that its weights are prepared into."""
 
-    def apply(
-        self,
-        graph: Graph,
-        op: Op,
-        layouts: tuple[TensorLayout, ...],
-        accept: OpAcceptance,
-        override: LayoutOverride | None = None,
-    ) -> LegalConfigs:
+    def apply(self, op: Op, layouts: Sequence[TensorLayout], override: LayoutOverride | None = None) -> LegalConfigs:
         """Candidates of one op from its legal layouts (sharded ones most cores first).
 
         OptionError if the op gives no layout that the override allows.
         """
         configured = self.use_op_configs or op.id in self.conv2d_overrides
-        expand = _EXPANSIONS.get(opdef(op.op).config, _plain) if configured else _plain
-        given = list(dict.fromkeys(expand(self, graph, op, layouts, accept)))
+        family = opdef(op.op).config if configured else None
+        given = list(dict.fromkeys(_EXPANSIONS.get(family, LegalOpConfigAnalysis._plain)(self, op, layouts)))
         candidates = [c for c in given if override is None or override.allows(c.output)]
         dram = [c for c in candidates if c.output.is_dram]
         interleaved = [c for c in candidates if c.output.is_l1 and not c.output.is_sharded]
@@ -126,8 +121,8 @@ class LegalOpConfigAnalysis:
         if forced:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
-            dram = list(self._dram(graph, op, TensorLayout(page, memory)))
-        programs = _programs(graph, op, layouts[0].page_layout, accept) if configured else ()
+            dram = list(self._dram(op, TensorLayout(page, memory)))
+        programs = self._programs(op, layouts[0].page_layout) if configured else ()
         found = tuple(dict.fromkeys(self._tuned(op, dram, sharded))) if configured and _is_conv(op) else ()
         programmed, tuned = (
             tuple(c for c in row if override is None or override.allows(c.output)) for row in (tuple(programs), found)
@@ -147,28 +142,133 @@ class LegalOpConfigAnalysis:
                 if variant not in given:
                     yield replace(candidate, config=variant)
 
-    def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
+    def _dram(self, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
         if _is_conv(op) and (self.use_op_configs or op.id in self.conv2d_overrides):
             for act_block_h in ACT_BLOCK_H_OVERRIDES:
-                config = self.conv_config(graph, op, None, act_block_h, slice_="auto")
+                config = self._conv_config(op, None, act_block_h, slice_="auto")
                 yield OpCandidate(layout, config, layout.memory)
         else:
             yield OpCandidate(layout, None, layout.memory)
 
-    def conv_config(
-        self, graph: Graph, op: Op, shard_layout: TensorMemoryLayout | None, act_block_h: int, slice_: str
+    def _conv_config(
+        self, op: Op, shard_layout: TensorMemoryLayout | None, act_block_h: int, slice_: str
     ) -> Conv2dConfig:
         """A conv config with the user's fixed fields on top."""
         config = Conv2dConfig(
-            weights_dtype=self.conv_weights.get(op.id) or graph.value(op.inputs[1]).dtype.value,
+            weights_dtype=self.conv_weights.get(op.id) or self.graph.value(op.inputs[1]).dtype.value,
             activation=op.attrs.get("activation") or None,  # type: ignore[arg-type]
-            deallocate_activation=slice_ == "l1" and may_free_operand(graph, op),
+            deallocate_activation=slice_ == "l1" and may_free_operand(self.graph, op),
             act_block_h_override=act_block_h,
             shard_layout=None if shard_layout is None else shard_layout.value,
             slice=slice_,
         )
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
+
+    # -- layouts and configs by family of ops ------------------------------------------------------------
+    def _plain(self, _op: Op, layouts: Sequence[TensorLayout]) -> Iterator[OpCandidate]:
+        """No parameters: the legal layouts themselves."""
+        for layout in layouts:
+            yield OpCandidate(layout, None, layout.memory)
+
+    def _matmul(self, op: Op, layouts: Sequence[TensorLayout]) -> Iterator[OpCandidate]:
+        """Program configs for sharded results; L1 interleaved results only if the user wants them.
+
+        An L1 interleaved matmul result falls to a generic kernel on few cores (tt-mlir #7702), and a batched
+        second operand has no program config for sharded results.
+        """
+        a, b = self.graph.value(op.inputs[0]), self.graph.value(op.inputs[1])
+        batched = any(d != 1 for d in b.shape[:-2])
+        transposed = bool(op.attrs.get("transpose_a"))
+        k = a.shape[-2] if transposed else a.shape[-1]
+        activation = op.attrs.get("activation") or None
+        fp32 = partial(sums_in_f32, self.graph, op)
+        for layout in layouts:
+            if not layout.is_sharded:
+                if layout.is_dram or not any(other.is_dram for other in layouts):
+                    yield OpCandidate(layout, None, layout.memory)
+            elif not batched and not transposed:
+                for config in matmul_program_configs(layout, ceil_div(k, TILE), self.accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
+                    yield OpCandidate(layout, config, layout.memory)
+
+    def _conv(self, op: Op, layouts: Sequence[TensorLayout]) -> Iterator[OpCandidate]:
+        """DRAM through TTNN's automatic slicing; sharded as the op itself lays out each shard layout."""
+        allowed = {layout.memory_layout for layout in layouts if layout.is_sharded}
+        for layout in layouts:
+            if layout.is_dram:
+                yield from self._dram(op, layout)
+            elif not layout.is_sharded and not any(other.is_dram for other in layouts):
+                yield OpCandidate(layout, self._conv_config(op, None, 0, slice_="l1"), layout.memory)
+        operands = self.accept.default_operands(op)
+        found: list[OpCandidate] = []
+        fixed = self.conv2d_overrides.get(op.id, {})
+        for memory_layout in (m for m in _CONV_SHARDINGS if m in allowed):
+            if fixed.get("shard_layout") not in (None, memory_layout.value):
+                continue
+            for act_block_h in ACT_BLOCK_H_OVERRIDES:
+                config = self._conv_config(op, memory_layout, act_block_h, slice_="l1")
+                output = self.accept.produced(op, operands, config, None)
+                if output is not None and output.is_sharded and output.is_l1:
+                    found.append(OpCandidate(output, config, None))
+        yield from sorted(found, key=lambda c: -c.output.num_shard_cores)
+
+    def _attention(self, op: Op, layouts: Sequence[TensorLayout]) -> Iterator[OpCandidate]:
+        """A sharded result with TTNN's own chunks and with each that may pay."""
+        configs = self._attention_programs(op)
+        for layout in layouts:
+            yield OpCandidate(layout, None, layout.memory)
+            for config in configs if layout.is_sharded else ():
+                yield OpCandidate(layout, config, layout.memory)
+
+    def _norm(self, op: Op, layouts: Sequence[TensorLayout]) -> Iterator[OpCandidate]:
+        """A sharded result needs a program config when the input is sharded too, and none when it is not."""
+        _, width = physical_shape(self.graph.value(op.inputs[0]).shape, layouts[0].page_layout)
+        for layout in layouts:
+            spec = layout.shard_spec
+            if spec is not None and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED:
+                block_w = ceil_div(spec.shape[1], TILE)
+                if spec.shape[1] * spec.grid_yx[1] == width:
+                    grid_yx = (max(r[3] for r in spec.core_ranges) + 1, max(r[2] for r in spec.core_ranges) + 1)
+                    yield OpCandidate(
+                        layout,
+                        LayerNormShardedMultiCoreProgramConfig(
+                            compute_with_storage_grid_yx=grid_yx,
+                            subblock_w=largest_divisor(block_w, 4),
+                            block_h=ceil_div(spec.shape[0], TILE),
+                            block_w=block_w,
+                        ),
+                        layout.memory,
+                    )
+            yield OpCandidate(layout, None, layout.memory)
+
+    def _programs(self, op: Op, page: PageLayout) -> Iterator[OpCandidate]:
+        """A matmul or attention by a program config, its result interleaved in DRAM or L1."""
+        family = opdef(op.op).config
+        configs: Iterable[OpConfig] = ()
+        if family is ConfigFamily.MATMUL:
+            configs = self._matmul_programs(op)
+        elif family is ConfigFamily.SDPA:
+            configs = self._attention_programs(op)
+        for buffer, config in product((BufferType.DRAM, BufferType.L1), configs):
+            layout = interleaved_in(buffer, page)
+            yield OpCandidate(layout, config, layout.memory)
+
+    def _attention_programs(self, op: Op) -> tuple[OpConfig, ...]:
+        """Chunk sizes of attention over a sequence; a decode step takes its own."""
+        if "cur_pos" in opdef(op.op).attrs:
+            return ()
+        q, k = (self.graph.value(v).shape for v in op.inputs[:2])
+        return chunk_configs(q, k, bool(op.attrs.get("is_causal")), self.accept.grid_yx)
+
+    def _matmul_programs(self, op: Op) -> tuple[OpConfig, ...]:
+        a, b, result = (self.graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
+        if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
+            return ()
+        fp32 = partial(sums_in_f32, self.graph, op)
+        rows, columns = physical_shape(result.shape, PageLayout.TILE)
+        tiles = (rows // TILE, ceil_div(a.shape[-1], TILE), columns // TILE)
+        activation = op.attrs.get("activation") or None
+        return interleaved_matmul_configs(tiles, self.accept.grid_yx, fp32, activation)  # type: ignore[arg-type]
 
 
 def _is_conv(op: Op) -> bool:
@@ -205,134 +305,9 @@ def _may_share(graph: Graph, producer: Op, value_id: str) -> bool:
     return moves and graph.value(producer.inputs[0]).shape == graph.value(value_id).shape
 
 
-Expansion = Callable[[LegalOpConfigAnalysis, Graph, Op, tuple[TensorLayout, ...], OpAcceptance], Iterator[OpCandidate]]
-
-
-def _plain(
-    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
-) -> Iterator[OpCandidate]:
-    """No parameters: the legal layouts themselves."""
-    for layout in layouts:
-        yield OpCandidate(layout, None, layout.memory)
-
-
-def _matmul(
-    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
-) -> Iterator[OpCandidate]:
-    """Program configs for sharded results; L1 interleaved results only if the user wants them.
-
-    An L1 interleaved matmul result falls to a generic kernel on few cores (tt-mlir #7702), and a batched
-    second operand has no program config for sharded results.
-    """
-    a, b = graph.value(op.inputs[0]), graph.value(op.inputs[1])
-    batched = any(d != 1 for d in b.shape[:-2])
-    transposed = bool(op.attrs.get("transpose_a"))
-    k = a.shape[-2] if transposed else a.shape[-1]
-    activation = op.attrs.get("activation") or None
-    fp32 = partial(sums_in_f32, graph, op)
-    for layout in layouts:
-        if not layout.is_sharded:
-            if layout.is_dram or not any(other.is_dram for other in layouts):
-                yield OpCandidate(layout, None, layout.memory)
-        elif not batched and not transposed:
-            for config in matmul_program_configs(layout, ceil_div(k, TILE), accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
-                yield OpCandidate(layout, config, layout.memory)
-
-
-def _programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> Iterator[OpCandidate]:
-    """A matmul or attention by a program config, its result interleaved in DRAM or L1."""
-    family = opdef(op.op).config
-    configs: Iterable[OpConfig] = ()
-    if family is ConfigFamily.MATMUL:
-        configs = _matmul_programs(graph, op, accept)
-    elif family is ConfigFamily.SDPA:
-        configs = _attention_programs(graph, op, accept)
-    for buffer, config in product((BufferType.DRAM, BufferType.L1), configs):
-        layout = interleaved_in(buffer, page)
-        yield OpCandidate(layout, config, layout.memory)
-
-
-def _attention_programs(graph: Graph, op: Op, accept: OpAcceptance) -> tuple[OpConfig, ...]:
-    """Chunk sizes of attention over a sequence; a decode step takes its own."""
-    if "cur_pos" in opdef(op.op).attrs:
-        return ()
-    q, k = (graph.value(v).shape for v in op.inputs[:2])
-    return chunk_configs(q, k, bool(op.attrs.get("is_causal")), accept.grid_yx)
-
-
-def _matmul_programs(graph: Graph, op: Op, accept: OpAcceptance) -> tuple[OpConfig, ...]:
-    a, b, result = (graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
-    if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
-        return ()
-    fp32 = partial(sums_in_f32, graph, op)
-    rows, columns = physical_shape(result.shape, PageLayout.TILE)
-    tiles = (rows // TILE, ceil_div(a.shape[-1], TILE), columns // TILE)
-    activation = op.attrs.get("activation") or None
-    return interleaved_matmul_configs(tiles, accept.grid_yx, fp32, activation)  # type: ignore[arg-type]
-
-
-def _conv(
-    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
-) -> Iterator[OpCandidate]:
-    """DRAM through TTNN's automatic slicing; sharded as the op itself lays out each shard layout."""
-    allowed = {layout.memory_layout for layout in layouts if layout.is_sharded}
-    for layout in layouts:
-        if layout.is_dram:
-            yield from analysis._dram(graph, op, layout)
-        elif not layout.is_sharded and not any(other.is_dram for other in layouts):
-            yield OpCandidate(layout, analysis.conv_config(graph, op, None, 0, slice_="l1"), layout.memory)
-    operands = accept.default_operands(op)
-    found: list[OpCandidate] = []
-    fixed = analysis.conv2d_overrides.get(op.id, {})
-    for memory_layout in (m for m in _CONV_SHARDINGS if m in allowed):
-        if fixed.get("shard_layout") not in (None, memory_layout.value):
-            continue
-        for act_block_h in ACT_BLOCK_H_OVERRIDES:
-            config = analysis.conv_config(graph, op, memory_layout, act_block_h, slice_="l1")
-            output = accept.produced(op, operands, config, None)
-            if output is not None and output.is_sharded and output.is_l1:
-                found.append(OpCandidate(output, config, None))
-    yield from sorted(found, key=lambda c: -c.output.num_shard_cores)
-
-
-def _attention(
-    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
-) -> Iterator[OpCandidate]:
-    """A sharded result with TTNN's own chunks and with each that may pay."""
-    configs = _attention_programs(graph, op, accept)
-    for layout in layouts:
-        yield OpCandidate(layout, None, layout.memory)
-        for config in configs if layout.is_sharded else ():
-            yield OpCandidate(layout, config, layout.memory)
-
-
-def _norm(
-    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
-) -> Iterator[OpCandidate]:
-    """A sharded result needs a program config when the input is sharded too, and none when it is not."""
-    _, width = physical_shape(graph.value(op.inputs[0]).shape, layouts[0].page_layout)
-    for layout in layouts:
-        spec = layout.shard_spec
-        if spec is not None and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED:
-            block_w = ceil_div(spec.shape[1], TILE)
-            if spec.shape[1] * spec.grid_yx[1] == width:
-                grid_yx = (max(r[3] for r in spec.core_ranges) + 1, max(r[2] for r in spec.core_ranges) + 1)
-                yield OpCandidate(
-                    layout,
-                    LayerNormShardedMultiCoreProgramConfig(
-                        compute_with_storage_grid_yx=grid_yx,
-                        subblock_w=largest_divisor(block_w, 4),
-                        block_h=ceil_div(spec.shape[0], TILE),
-                        block_w=block_w,
-                    ),
-                    layout.memory,
-                )
-        yield OpCandidate(layout, None, layout.memory)
-
-
-_EXPANSIONS: dict[ConfigFamily | None, Expansion] = {
-    ConfigFamily.MATMUL: _matmul,
-    ConfigFamily.CONV2D: _conv,
-    ConfigFamily.NORM: _norm,
-    ConfigFamily.SDPA: _attention,
+_EXPANSIONS: dict[ConfigFamily | None, Callable[..., Iterator[OpCandidate]]] = {
+    ConfigFamily.MATMUL: LegalOpConfigAnalysis._matmul,
+    ConfigFamily.CONV2D: LegalOpConfigAnalysis._conv,
+    ConfigFamily.NORM: LegalOpConfigAnalysis._norm,
+    ConfigFamily.SDPA: LegalOpConfigAnalysis._attention,
 }

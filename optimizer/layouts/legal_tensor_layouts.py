@@ -52,7 +52,7 @@ class LegalTensorLayoutAnalysis:
     name = "legal-tensor-layouts"
 
     def __init__(self, device: DeviceSpec, scalar_types: Collection[DType], l1_limit_bytes: int) -> None:
-        """`scalar_types` are what ScalarDataTypeAnalysis found; `l1_limit_bytes` what a plan may use per core."""
+        """`scalar_types` are what `scalar_dtypes` found; `l1_limit_bytes` what a plan may use per core."""
         self.device = device
         self.scalar_types = frozenset(scalar_types)
         self.l1_limit_bytes = l1_limit_bytes

@@ -1,4 +1,4 @@
-"""ScalarDataTypeAnalysis: the element types that occur in a graph, user overrides included.
+"""The element types that occur in a graph, user overrides included (tt-mlir `ScalarDataTypeAnalysis`).
 
 An override of an op's element type becomes an explicit `ttnn.typecast` behind the op: few TTNN ops convert
 while they compute, and a conversion that costs time must be visible in the result.
@@ -6,7 +6,7 @@ while they compute, and a conversion that costs time must be visible in the resu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
@@ -15,17 +15,11 @@ from optimizer.ir.vocabulary import CAST, opdef
 from optimizer.layouts.overrides import Overrides
 
 
-@dataclass(frozen=True)
-class ScalarDataTypeAnalysis:
-    """Collects the scalar types for which layouts are generated (`legal_tensor_layouts`); others have none."""
-
-    name: str = "scalar-dtypes"
-
-    def apply(self, graph: Graph, overrides: Overrides) -> tuple[DType, ...]:
-        """Element types of all values and of all overrides, sorted by name."""
-        found = {value.dtype for value in graph.values.values()}
-        found |= {override.dtype for override in overrides.output_layouts.values() if override.dtype is not None}
-        return tuple(sorted(found, key=lambda d: d.value))
+def scalar_dtypes(graph: Graph, overrides: Overrides) -> tuple[DType, ...]:
+    """Element types of all values and of all overrides, sorted by name; layouts are generated for no others."""
+    found = {value.dtype for value in graph.values.values()}
+    found |= {override.dtype for override in overrides.output_layouts.values() if override.dtype is not None}
+    return tuple(sorted(found, key=lambda d: d.value))
 
 
 def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:

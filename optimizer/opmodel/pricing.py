@@ -27,7 +27,7 @@ from optimizer.layouts.memory_config import (
 )
 from optimizer.layouts.op_config import OpConfig
 from optimizer.layouts.stated_compute import in0_block_w, stated_compute
-from optimizer.layouts.tiling import l1_bytes_per_core
+from optimizer.layouts.tiling import l1_bytes_per_core, sharded_layout
 from optimizer.opmodel.base import Bound, OpConstraints, OpCost, OpModel, OpQuery, Rejection, TensorSpec
 
 
@@ -236,6 +236,14 @@ class OpPricer:
     def result_layout(self, op: Op, value_id: str, output: TensorLayout) -> TensorLayout:
         """Layout of one result of an op whose first result has the layout `output`."""
         return result_layout(op, value_id, output, self.pages[value_id])
+
+    def sharded_like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
+        """A value in the sharding of another one's layout, in L1; L1 interleaved where that has no shards."""
+        page, spec = self.pages[value_id], layout.shard_spec
+        if spec is None:
+            return interleaved(BufferType.L1, page)
+        shape = self.graph.value(value_id).shape
+        return sharded_layout(shape, layout.memory_layout, spec.grid_yx, self.model.device, page)
 
     def value_bytes(self, value_id: str, layout: TensorLayout) -> int:
         value = self.graph.value(value_id)

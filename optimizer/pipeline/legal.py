@@ -14,7 +14,7 @@ from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.layouts.row_major_choice import faster_on_rows
-from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
+from optimizer.layouts.scalar_dtypes import scalar_dtypes
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.pipeline.learned import Learned
 from optimizer.pipeline.work import Stage, Work
@@ -122,7 +122,7 @@ class ScalarDtypes(Stage):
     gives: ClassVar[tuple[str, ...]] = ("dtypes",)
 
     def apply(self, work: Work) -> None:
-        work.dtypes = ScalarDataTypeAnalysis().apply(work.graph, work.overrides)
+        work.dtypes = scalar_dtypes(work.graph, work.overrides)
 
 
 @dataclass(frozen=True)

@@ -1,220 +1,36 @@
-"""What kernels of ours would make of a plan, for the policy that asks (`sharding.base.Kernels`)."""
+"""What kernels of ours would make of a problem's plans, which are written as the transform does."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from itertools import combinations, compress, product
 
-from optimizer.fusion.choosing import choose, stretches
-from optimizer.fusion.finding import Finder, compiles, groups_anywhere
-from optimizer.fusion.grouping import Group
-from optimizer.fusion.lowering import lowered, program_of
-from optimizer.fusion.placement import Home, Kind
-from optimizer.fusion.schedule import buffer_bytes
-from optimizer.fusion.timing import cost_of
-from optimizer.ir.graph import STATIC, Op
-from optimizer.ir.vocabulary import COPY
-from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
-from optimizer.layouts.tiling import sharded_layout
+from optimizer.fusion.choosing import choose
+from optimizer.fusion.offers import Kernels
 from optimizer.limit.predictions import Predictor
-from optimizer.options import Options
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.base import KernelOffer, Plan, PolicyInput, Sources, Wanted, WantedOperand, WantedPlaces
+from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.transform.apply import ApplyPlan
 
-MOST_BROUGHT = 2
-"""Operands that a kernel gets from elsewhere, of those that may lie on its cores."""
-_READ_BY_ALL = (Kind.RIGHT, Kind.ROW, Kind.SCALAR)
-"""Parts of a frame that never lie on the cores of a kernel."""
 
+def plan_kernels(problem: PolicyInput) -> Kernels[Plan]:
+    """The kernels that ops of the problem could be; regions are found and priced in plans as written."""
 
-class PlanKernels:
-    """Writes plans as the transform does, and finds and prices the regions in them."""
+    def in_dram() -> OptimizedGraph:
+        return _written(problem, DramPolicy().run(problem))
 
-    def __init__(self, problem: PolicyInput) -> None:
-        self._problem = problem
-
-    @cached_property
-    def _in_dram(self) -> OptimizedGraph:
-        """The graph with everything in DRAM."""
-        return self._written(DramPolicy().run(self._problem))
-
-    @cached_property
-    def _finder(self) -> Finder:
-        return Finder(self._in_dram)
-
-    @cached_property
-    def _groups(self) -> tuple[tuple[str, ...], ...]:
-        graph = self._problem.graph
-        found = groups_anywhere(self._in_dram)
-        own = (tuple(op_id for op_id in group if graph.has_op(op_id)) for group in found)  # not that plan's copies
-        return tuple(group for group in own if any(graph.op(op_id).op != COPY for op_id in group))
-
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Ops, in schedule order, that one kernel could run if their tensors lay right; no op is in two groups."""
-        return self._groups
-
-    def offers(
-        self,
-        group: tuple[str, ...],
-        homes: Sequence[TensorLayout],
-        sources: Sources,
-        of_use: Callable[[Wanted], bool],
-    ) -> tuple[KernelOffer, ...]:
-        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each.
-
-        Operands of that shape, and left ones of products, lie there too, or the kernel gets at most `MOST_BROUGHT` of
-        them from where they are. Rows and numbers are in DRAM.
-        """
-        ops = [self._in_dram.graph.op(op_id) for op_id in group]
-        found: list[KernelOffer] = []
-        for members in stretches(ops, least=1):
-            framed = self._finder.frame_of_group(members)
-            homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.shape))]
-            for home in homes_of:
-                assert framed is not None
-                self._problem.poll()
-                found += _Offers(self._in_dram, ops, framed, home, sources, of_use).offers()
-        return tuple(found)
-
-    def saved_ns(self, plan: Plan) -> int:
-        """What a plan takes less with the kernels that pay."""
-        result = self._written(plan)
-        predictor = Predictor(result.graph, result.layouts, self._problem.pricer.model)
+    def saved_ns(plan: Plan) -> int:
+        result = _written(problem, plan)
+        predictor = Predictor(result.graph, result.layouts, problem.pricer.model)
         for op_id, record in result.records.items():
             if record.role is not Role.HOST:
                 result.records[op_id] = replace(record, predicted=predictor.prediction(op_id, record, 0))
-        return choose(result, self._problem.poll).saved_ns
+        return choose(result, problem.poll).saved_ns
 
-    def _written(self, plan: Plan) -> OptimizedGraph:
-        problem = self._problem
-        applied = ApplyPlan(problem.graph, problem.pricer.pages, plan).apply()
-        options: Options = problem.options
-        device = problem.pricer.model.device
-        return OptimizedGraph(applied.graph, applied.layouts, applied.records, device, options, {})
+    return Kernels(problem.graph, in_dram, saved_ns, problem.poll)
 
 
-class _Offers:
-    """Kernels of one stretch of a group at one home."""
-
-    def __init__(
-        self,
-        result: OptimizedGraph,
-        ops: Sequence[Op],
-        framed: Group,
-        home: Home,
-        sources: Sources,
-        of_use: Callable[[Wanted], bool],
-    ) -> None:
-        self._result, self._ops, self._framed, self._home, self._of_use = result, ops, framed, home, of_use
-        self._members = {op.id for op in framed.ops}
-        self._lying = dict(self._wanted())
-        self._sources = {
-            v: self._sources_of(v, layouts)
-            for op, row in zip(ops, sources, strict=True)
-            for v, layouts in zip(op.inputs, row, strict=True)
-            if op.id in self._members and v in framed.inputs
-        }
-
-    def offers(self) -> list[KernelOffer]:
-        """With every choice of operands that the kernel brings, copies or not, and of a result that it takes to DRAM.
-
-        Of a single op only those that spare a copy besides.
-        """
-        kinds = self._framed.kinds
-        readers = Counter(v for op in self._framed.ops for v in op.inputs)
-        movable = [v for v in self._framed.inputs if readers[v] == 1 and self._is_movable(v)]
-        strays = {v for v, kind in kinds.items() if kind is Kind.LEFT and v not in self._lying}
-        weights = [v for v in self._framed.inputs if kinds[v] in _READ_BY_ALL]
-        found: list[KernelOffer] = []
-        for count in range(min(len(movable), MOST_BROUGHT) + 1):
-            for brought in combinations(movable, count):
-                if strays.issubset(brought):
-                    values = (*weights, *brought)
-                    for chosen in product(*(self._sources[v] for v in values)):
-                        for taken in (None, *self._takable()):
-                            found += self._offers(dict(zip(values, chosen, strict=True)), taken)
-        return found
-
-    def _takable(self) -> Iterator[str]:
-        """Results that the kernel may write to DRAM."""
-        return (v for v in self._framed.outputs if v in self._lying)
-
-    def _wanted(self) -> Iterator[tuple[str, TensorLayout]]:
-        """Where the tensors lie if none is brought."""
-        group, home = self._framed, self._home.layout
-        for v, kind in group.kinds.items():
-            value = group.result.graph.value(v)
-            if kind is Kind.FULL and value.kind not in STATIC:
-                yield v, home
-            elif kind is Kind.LEFT and home.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
-                page, device = group.result.layouts[v].page_layout, group.result.device
-                yield v, sharded_layout(value.shape, home.memory_layout, self._home.grid, device, page)
-
-    def _sources_of(self, v: str, layouts: Sequence[TensorLayout]) -> tuple[TensorLayout, ...]:
-        """Where an operand may come from: of several in L1 the first, and those that lie on the kernel's cores."""
-        first = next((x for x in layouts if x.is_l1), None)
-        return tuple(x for x in layouts if x.is_dram or x == first or self._holds(v, x))
-
-    def _holds(self, v: str, layout: TensorLayout) -> bool:
-        group = self._framed
-        return self._home.holds(layout, group.kinds[v], group.depths.get(v, 0))
-
-    def _is_movable(self, v: str) -> bool:
-        weight = self._result.graph.is_static(v)
-        return self._framed.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
-
-    def _offers(self, brought: Mapping[str, TensorLayout], taken: str | None) -> Iterator[KernelOffer]:
-        """Kernels that bring some of their operands, instead of any copies of them, and take a result to DRAM, instead
-        of its op or of a copy."""
-        in_dram = {} if taken is None else {taken: self._result.layouts[taken]}
-        layouts = {**self._result.layouts, **self._lying, **brought, **in_dram}
-        offered = [wanted for wanted in self._wanted_with(brought, in_dram) if self._of_use(wanted)]
-        if not offered:
-            return
-        laid = replace(self._framed, result=replace(self._result, layouts=layouts))
-        region = laid.at(self._home)
-        device = self._result.device
-        schemes = () if region is None else laid.schemes(region)
-        region = next((scheme for scheme in schemes if compiles(scheme, device)), None)
-        if region is None:
-            return
-        result = laid.result
-        program = lowered(program_of(region), result.device)
-        time_ns = cost_of(region, program, result.layouts, result.device).time_ns
-        for wanted in offered:
-            yield KernelOffer(wanted, time_ns, buffer_bytes(program))
-
-    def _wanted_with(
-        self, brought: Mapping[str, TensorLayout], in_dram: Mapping[str, TensorLayout]
-    ) -> Iterator[Wanted]:
-        """What such kernels want: in place of copies, to their cores or from there, or of ops that need none."""
-        values = [*(v for v in brought if self._is_movable(v)), *in_dram]
-        for flags in product((True, False), repeat=len(values)):
-            copied = set(compress(values, flags))
-            if len(self._members) + len(copied) > 1:
-                operands = {v: self._brought(v, source, v in copied) for v, source in brought.items()}
-                results = {v: (x, False) for v, x in {**self._lying, **in_dram}.items()}
-                results |= {v: (self._lying[v], True) for v in copied.intersection(in_dram)}
-                places = (self._places(op, operands, results) if op.id in self._members else None for op in self._ops)
-                yield tuple(places)
-
-    def _brought(self, v: str, source: TensorLayout, copied: bool) -> WantedOperand:
-        """An operand that is read from elsewhere, or a weight on the kernel's cores.
-
-        Of the frame's, a copy would be for those cores.
-        """
-        if not copied and self._holds(v, source):
-            return WantedOperand(source)
-        target = self._home.layout if copied and self._framed.kinds[v] is Kind.FULL else None
-        return WantedOperand(target, source, copied)
-
-    def _places(
-        self, op: Op, brought: Mapping[str, WantedOperand], results: Mapping[str, tuple[TensorLayout, bool]]
-    ) -> WantedPlaces:
-        operands = (brought.get(v, WantedOperand(self._lying.get(v))) for v in op.inputs)
-        return WantedPlaces(tuple(operands), *results.get(op.outputs[0], (None, False)))
+def _written(problem: PolicyInput, plan: Plan) -> OptimizedGraph:
+    applied = ApplyPlan(problem.graph, problem.pricer.pages, plan).apply()
+    device = problem.pricer.model.device
+    return OptimizedGraph(applied.graph, applied.layouts, applied.records, device, problem.options, {})

@@ -93,9 +93,9 @@ class Search(Stage):
     def apply(self, work: Work) -> None:
         problem = work.problem
         if self.fuse_kernels:
-            from optimizer.pipeline.plan_kernels import PlanKernels
+            from optimizer.pipeline.plan_kernels import plan_kernels
 
-            problem = replace(problem, kernels=PlanKernels(problem))
+            problem = replace(problem, kernels=plan_kernels(problem))
         work.plan = create_policy(self.policy).run(problem)
 
 

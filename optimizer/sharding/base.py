@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from optimizer.errors import TimeLimitError
+from optimizer.fusion.offers import Kernels
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
@@ -58,72 +59,6 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class WantedOperand:
-    """Where an operand has to be for a kernel of ours."""
-
-    layout: TensorLayout | None = None
-    """In which the op reads it, from a copy or not; None: any."""
-    source: TensorLayout | None = None
-    """Where the kernel gets it from, or a place as fast; None: it is on the kernel's cores, or what all cores read."""
-    copied: bool = False
-    """Whether the op would read a copy of what the kernel gets from the source, which then is not made."""
-
-
-@dataclass(frozen=True)
-class WantedPlaces:
-    """Where the tensors of an op have to be for a kernel of ours."""
-
-    operands: tuple[WantedOperand, ...]
-    result: TensorLayout | None
-    """None: any."""
-    taken: bool = False
-    """Whether the kernel writes the result's copy in DRAM in place of the result, which then nothing outside reads."""
-
-
-Wanted = tuple[WantedPlaces | None, ...]
-"""Per op of a group; None: it is not in the kernel."""
-
-
-@dataclass(frozen=True)
-class KernelOffer:
-    """A kernel of ours that ops of a group could be, if their tensors lay as it wants them."""
-
-    wanted: Wanted
-    time_ns: int
-    buffer_bytes: int
-    """L1 per core of its circular buffers that lie in no tensor."""
-
-
-Sources = tuple[tuple[tuple[TensorLayout, ...], ...], ...]
-"""Per op and operand, layouts that it may be copied from: one for all that take as long."""
-
-
-class Kernels(Protocol):
-    """What kernels of ours would make of plans for one graph."""
-
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Ops, in schedule order, that one kernel could run if their tensors lay right; no op is in two groups."""
-        ...
-
-    def offers(
-        self,
-        group: tuple[str, ...],
-        homes: Sequence[TensorLayout],
-        sources: Sources,
-        of_use: Callable[[Wanted], bool],
-    ) -> tuple[KernelOffer, ...]:
-        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each.
-
-        Only those that are `of_use` are priced.
-        """
-        ...
-
-    def saved_ns(self, plan: Plan) -> int:
-        """What a plan takes less with the kernels that pay."""
-        ...
-
-
-@dataclass(frozen=True)
 class PolicyInput:
     """One graph, everything it may do, and who answers questions about it."""
 
@@ -151,7 +86,7 @@ class PolicyInput:
     """What the errors of all ops may add up to; None: nothing runs in another precision than the graph states."""
     exact: Plan | None = None
     """The policy's plan without a budget, where it is known already."""
-    kernels: Kernels | None = None
+    kernels: Kernels[Plan] | None = None
     """What kernels of ours save, where they are wanted and the policy can make use of it."""
 
     acceptance: dict[Hashable, dict[TensorLayout, Accepted]] = field(default_factory=dict, compare=False)

@@ -16,7 +16,7 @@ from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.chains.chain_plan import take_in
 from optimizer.sharding.chains.chain_resolution import Observer, Resolution, decision_in_dram, failures, resolve_chains
 from optimizer.sharding.chains.l1_chain import ChainState, L1Chain, SpillLocation
-from optimizer.sharding.chains.l1_interleaved import L1InterleavedFallback
+from optimizer.sharding.chains.l1_interleaved import keep_interleaved
 from optimizer.sharding.merging.plan_state import PlanState
 from optimizer.sharding.overriding import separate_copies
 
@@ -44,15 +44,13 @@ def isolated_chains(problem: PolicyInput, resolution: Resolution) -> Plan:
         else:
             take_in(state, chain, resolver)
     _explain_failures(chains, state.decisions)
-    fallback = L1InterleavedFallback(state, [c for c in chains if c.state is ChainState.RESOLVED])
-    if problem.options.l1_interleaved_fallback:
-        fallback.apply()
+    resolved = [chain for chain in chains if chain.state is ChainState.RESOLVED]
+    complete = not problem.options.l1_interleaved_fallback or keep_interleaved(state, resolved)
     decisions = dict(state.decisions)
-    for chain in chains:
-        if chain.state is ChainState.RESOLVED:
-            chain.complete(SpillLocation.DRAM)
+    for chain in resolved:
+        chain.complete(SpillLocation.DRAM)
     separate_copies(problem, resolution.schedule, decisions)
-    status = "fallback" if resolution.cut_off or fallback.cut_off else "feasible"
+    status = "feasible" if complete and not resolution.cut_off else "fallback"
     records = tuple(c.record() for c in chains)
     return Plan(resolution.schedule, decisions, records, (), tuple(failures(chains)), status)
 

@@ -26,7 +26,7 @@ from optimizer.sharding.merging.merges import apply_chain_merges
 from optimizer.sharding.merging.reshape_reservations import apply_l1_reservations_for_reshapes
 from optimizer.sharding.overriding import separate_copies
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.sharding.plan_report import PlanReport
+from optimizer.sharding.plan_report import reservations
 from optimizer.sharding.refusals import Cause
 
 
@@ -83,7 +83,7 @@ def leave_chains_that_do_not_pay(plan: ChainPlan) -> None:
         if resolver.pays:
             continue
         in_dram = {op_id: plan.resolution.dram[op_id] for op_id in chain.ops}
-        ways = (plan.trials.keep("leave", in_dram, None, True, as_wanted) for as_wanted in (False, True))
+        ways = (plan.trials.keep("leave", in_dram, (), True, as_wanted) for as_wanted in (False, True))
         if any(trial.taken for trial in ways):
             plan.leave_in_dram(chain, resolver.slow_reason())
 
@@ -108,8 +108,8 @@ def clean_time_ns(problem: PolicyInput, plan: Plan) -> int | None:
 
 def _finished(problem: PolicyInput, plan: Plan) -> Plan:
     """The plan with what it keeps in L1 when, and a warning if L1 was too small for more."""
-    reservations = PlanReport(problem.pricer, plan.schedule, plan.decisions).reservations()
-    return replace(plan, reservations=reservations, warnings=(*plan.warnings, *_short_of_l1(plan)))
+    kept = reservations(problem.pricer, plan)
+    return replace(plan, reservations=kept, warnings=(*plan.warnings, *_short_of_l1(plan)))
 
 
 def _short_of_l1(plan: Plan) -> list[str]:

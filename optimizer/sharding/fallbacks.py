@@ -76,7 +76,7 @@ def _refusal(problem: PolicyInput, op: Op) -> str | None:
         tried += 1
         if alone.asked * len(op.inputs) > MOST_ASKED:
             break
-    (message, _), _ = min(alone.refusals.items(), key=lambda item: (-item[1], item[0][0]))
+    message, _ = alone.main_refusal
     count = len(legal.sharded)
     which = f"each of the {count}" if tried == count else f"each of the first {tried} of {count}"
     return f"{which} sharded configs of {op.op} is refused: {message}"

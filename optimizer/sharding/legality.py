@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from optimizer.errors import DTypeError
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
-from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
+from optimizer.layouts.legal_op_layouts import legal_op_layouts
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
@@ -21,7 +21,7 @@ _log = logs.room("layouts")
 
 @dataclass(frozen=True)
 class Legality:
-    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for the ops of one graph."""
+    """Legal layouts and LegalOpConfigAnalysis for the ops of one graph."""
 
     pricer: OpPricer
     """Who says what an op accepts; it holds the graph and its page layouts."""
@@ -36,10 +36,12 @@ class Legality:
     def of(self, op: Op, overrides: Overrides) -> LegalConfigs:
         """What one op may do under these overrides, which need not be the user's."""
         output, graph, pages = overrides.output(op.id), self.pricer.graph, self.pricer.pages
-        layouts = LegalOpLayoutAnalysis(self.max_legal_layouts, sharding=self.optimization_level == 2)
-        configs = LegalOpConfigAnalysis(self.optimization_level > 0, overrides.conv2d_configs, self.conv_weights)
+        sharding = self.optimization_level == 2
+        layouts = legal_op_layouts(graph, op, pages, self.pools, self.max_legal_layouts, sharding, output)
+        use_configs, fixed = self.optimization_level > 0, overrides.conv2d_configs
+        configs = LegalOpConfigAnalysis(graph, self.pricer, use_configs, fixed, self.conv_weights)
         with self.pricer.counted_apart() as refused:
-            found = configs.apply(graph, op, layouts.apply(graph, op, pages, self.pools, output), self.pricer, output)
+            found = configs.apply(op, layouts, output)
         return replace(found, refused=refused.get(op.id, {}))
 
     def _check_rows(self, op: Op) -> None:

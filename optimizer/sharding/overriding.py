@@ -16,10 +16,9 @@ from optimizer.errors import OptionError
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import ACT_BLOCK_H_OVERRIDES, LegalConfigs, OpCandidate, may_free_operand
-from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemoryLayout, interleaved
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.nearest import SHOWN, nearest
 from optimizer.layouts.overrides import LayoutOverride, Overrides
-from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import Rejection
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.legality import Legality
@@ -158,6 +157,11 @@ class AloneDecision:
             total += self._pricer.copy_ns(op.outputs[0], candidate.output, self._in_dram(op.outputs[0]))
         return total
 
+    @property
+    def main_refusal(self) -> tuple[str, Rejection | None]:
+        """Message and kind of what was refused most often, the first by alphabet of as many; empty if nothing was."""
+        return min(self.refusals, key=lambda r: (-self.refusals[r], r[0]), default=("", None))
+
     def runs(self, candidate: OpCandidate) -> bool:
         """Whether a candidate runs at all, with its operands in DRAM or loaded."""
         return self.cheapest([candidate]) is not None
@@ -198,7 +202,7 @@ class AloneDecision:
         positions = self._activations() if together else self._copied or self._activations()[:1]
         if not output.is_l1 or not positions:
             return
-        alike = {k: self._on_grid_of(output, self._op.inputs[k]) for k in positions}
+        alike = {k: self._pricer.sharded_like(self._op.inputs[k], output) for k in positions}
         yield self._with(alike)
         for k in self._unlike(positions)[:VARIED_OPERANDS]:
             for layout in self._pool(self._op.inputs[k], output.memory_layout):
@@ -221,13 +225,6 @@ class AloneDecision:
 
     def _with(self, changed: Mapping[int, TensorLayout]) -> Layouts:
         return tuple(changed.get(k, layout) for k, layout in enumerate(self._default))
-
-    def _on_grid_of(self, output: TensorLayout, value_id: str) -> TensorLayout:
-        page = self._pricer.pages[value_id]
-        if output.shard_spec is None:
-            return interleaved(BufferType.L1, page)
-        shape, device = self._problem.graph.value(value_id).shape, self._pricer.model.device
-        return sharded_layout(shape, output.memory_layout, output.shard_spec.grid_yx, device, page)
 
     def _pool(self, value_id: str, kind: TensorMemoryLayout) -> Layouts:
         value = self._problem.graph.value(value_id)
@@ -271,7 +268,7 @@ def _refusal(
 ) -> OptionError:
     """What forbids the override, and what the op would accept instead."""
     wanted = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in _shown(op.id, overrides).items())
-    (message, kind), _ = min(alone.refusals.items(), key=lambda item: (-item[1], item[0][0]), default=(("", None), 0))
+    message, kind = alone.main_refusal
     near = _nearest_layouts(problem, op, overrides, legality) or _nearest_configs(problem, op, overrides, legality)
     limit = problem.pricer.l1_limit_bytes if kind is Rejection.OOM_L1 else None
     copied = overrides.memreconfigs.get(op.id)

@@ -22,10 +22,9 @@ from optimizer.sharding.overriding import AloneDecision
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph.global_options import WIDEST
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
-from optimizer.solver.graphs.elimination import eliminate
+from optimizer.solver.graphs.elimination import eliminate, node_totals
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
-from optimizer.solver.graphs.node_totals import node_totals
-from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
+from optimizer.solver.graphs.price_ascent import fit_by_prices
 
 NEARBY_HOPS = 2
 """Steps from an op to those that read its results, or give its operands, within which ops are chosen again."""
@@ -72,7 +71,6 @@ class RunnerUp:
         self._problem = problem
         self._pricer = problem.pricer
         self._schedule = tuple(schedule)
-        self._decisions = decisions
         self._op = problem.graph.op(op_id)
         self._at = self._schedule.index(op_id)
         self._chosen = decisions[op_id]
@@ -104,7 +102,7 @@ class RunnerUp:
         for i, way in enumerate(self._model.ways[self._at]):
             groups.setdefault(self._group(way.option.candidate), []).append(i)
         groups.pop((self._chosen.candidate.output, True), None)
-        totals, _ = node_totals(self._model.integers, self._at)
+        totals = node_totals(self._model.integers, self._at)
         ranked = sorted(groups, key=lambda g: (min(int(totals[i]) for i in groups[g]), g[0].describe(), g[1]))
         possible = [g for g in ranked if any(totals[i] < FORBIDDEN for i in groups[g])]
         found = [self._solved(groups[g], totals) for g in possible[:SOLVED]]
@@ -180,7 +178,7 @@ class RunnerUp:
         """Where L1 is short, and by how much, in the best plan that ignores L1."""
         chosen = eliminate(forced).chosen
         assert chosen is not None
-        excess = loads(forced, chosen) - np.asarray(forced.capacity, dtype=np.int64)
+        excess = forced.loads(chosen) - np.asarray(forced.capacity, dtype=np.int64)
         step = int(excess.argmax())
         return f"does not fit: L1 lacks {int(excess[step])} B at {self._schedule[step // 2]}"
 

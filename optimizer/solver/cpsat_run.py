@@ -30,7 +30,7 @@ Var = int
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CpSatAnswer:
     """What became of a run."""
 
     feasible: bool
@@ -78,10 +78,6 @@ class BinaryModel:
         """Only choices that cost no more."""
         self.proto.objective.domain.extend((0, max(0, most)))
 
-    def hint(self, x: Var, value: bool) -> None:
-        self.proto.solution_hint.vars.append(x)
-        self.proto.solution_hint.values.append(value)
-
     def _row(self, members: Sequence[Var], sizes: Sequence[int], least: int, most: int) -> None:
         row = self.proto.constraints.add().linear
         terms = sorted(zip(members, sizes, strict=True))
@@ -92,7 +88,7 @@ class BinaryModel:
 
 def run(
     model: BinaryModel, parameters: sat_parameters_pb2.SatParameters, stop: Callable[[], bool] | None = None
-) -> Outcome:
+) -> CpSatAnswer:
     """Solve; `stop` is asked every 50 ms, and ends the search with what is known by then.
 
     Ctrl-C reaches the thread that waits here, and passes once the search has ended.
@@ -118,7 +114,7 @@ def run(
     answer = answers[0]
     optimal = answer.status == cp_model_pb2.OPTIMAL
     found = optimal or answer.status == cp_model_pb2.FEASIBLE
-    outcome = Outcome(
+    outcome = CpSatAnswer(
         answer.status != cp_model_pb2.INFEASIBLE,
         optimal,
         tuple(answer.solution) if found else None,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from graph_samples import problems
+from graph_samples import brute_force, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_solvers.frontier import solve_frontier
 from reference_solvers.frontier_order import frontier_order
 
 from optimizer.solver.graphs.capacity import capacity_of
-from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost
 from optimizer.solver.graphs.lagrangian import maximise
 from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples

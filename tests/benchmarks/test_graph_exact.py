@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_samples import problems
+from graph_samples import brute_force, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_solvers.graph_exact import ExactLimits, solve_graph
 
-from optimizer.solver.graphs.graph_problem import GraphProblem, brute_force
+from optimizer.solver.graphs.graph_problem import GraphProblem
 from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 

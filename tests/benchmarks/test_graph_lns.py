@@ -6,12 +6,12 @@ import random
 
 import numpy as np
 import pytest
-from graph_samples import problems
+from graph_samples import brute_force, problems
 from hypothesis import given, settings
 from reference_solvers.graph_lns import improved
 
 from optimizer.errors import StateError
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
 from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 

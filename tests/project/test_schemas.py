@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from optimizer.cli import main
 from optimizer.export.schema import SCHEMAS, AnnotatedGraph, schema_text
-from optimizer.result import summary
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))

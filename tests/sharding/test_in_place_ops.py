@@ -206,7 +206,7 @@ def test_the_problem_never_charges_more_than_the_program_takes(graph: Graph) -> 
     model = GlobalProblem(problem, dram.schedule, [dram.decisions])
     chosen = eliminate(model.integers).chosen
     assert chosen is not None
-    load, decisions = model.integers.load(chosen), model.decisions(chosen, {})
+    load, decisions = model.integers.loads(chosen), model.decisions(chosen, {})
     peaks = program_peaks(problem, model, decisions)
     for t, op_id in enumerate(model.schedule):
         assert load[2 * t + 1] <= peaks[op_id]

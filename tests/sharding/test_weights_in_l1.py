@@ -181,7 +181,7 @@ def forks_with_views(draw: st.DrawFn) -> Graph:
 def overstated_bytes(problem: PolicyInput, model: GlobalProblem, chosen: Sequence[int]) -> int:
     """By how much the problem charges more for a plan than it takes at its fullest step; not above 0."""
     replay = replay_plan(problem.pricer, model.schedule, model.decisions(chosen, {}))
-    return max(model.integers.load(chosen)) - (problem.pricer.l1_limit_bytes - replay.spare_bytes)
+    return max(model.integers.loads(chosen)) - (problem.pricer.l1_limit_bytes - replay.spare_bytes)
 
 
 @settings(max_examples=examples(15))

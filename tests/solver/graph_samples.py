@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from hypothesis import strategies as st
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost
 from optimizer.solver.graphs.usages import Usage
 
 
@@ -29,3 +31,13 @@ def problems(draw: st.DrawFn, most_nodes: int = 6) -> GraphProblem:
     usages = tuple(tuple(draw(spans) for _ in range(n)) for n in sizes)
     capacity = draw(st.lists(st.integers(0, 12), min_size=steps, max_size=steps))
     return GraphProblem(costs, tuple(pairs), usages, tuple(capacity))
+
+
+def brute_force(problem: GraphProblem) -> GraphSolution:
+    """The best of all combinations, the first of equal ones."""
+    best: tuple[int, tuple[int, ...] | None] = (FORBIDDEN, None)
+    for chosen in product(*(range(n) for n in problem.sizes)):
+        value = problem.value(chosen)
+        if value < best[0] and problem.fits(chosen):
+            best = (value, chosen)
+    return GraphSolution(best[1], best[0], best[0])

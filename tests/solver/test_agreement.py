@@ -27,9 +27,11 @@ from optimizer.solver.chains.chain_problem import (
     ReshardOption,
     SolveStatus,
 )
-from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
+from optimizer.solver.chains.materialise import EdgeTable, MaterialisedChain, materialise
 from optimizer.solver.chains.shard_solver import ShardSolver
 from tests.samples import examples
+from tests.solver.chain_samples import TableOracle
+from tests.solver.chain_samples import entry as entry_of
 
 EXAMPLES = settings(
     max_examples=examples(200),
@@ -67,7 +69,6 @@ class Draw:
                 100 + number,
                 enables=self.mask(consumers, 0.6),
                 producers=self.mask(producers, 0.8),
-                preferred_by=self.mask(producers, 0.5),
             )
             for number in range(self.random.choice((0, 1, 1, 2, 3)))
         )
@@ -90,7 +91,6 @@ def random_chain(seed: int, linear: bool) -> MaterialisedChain:
     counts = draw.row(random.randint(1, 5), 1, 4)
     edges = draw.edges(len(counts), linear)
     entries = [op for op in range(len(counts)) if all(edge.consumer != op for edge in edges)]
-    limited = random.random() < 0.3
     density = random.choice((0.25, 0.45, 0.7))
     problem = ChainProblem(
         core_usage=tuple(draw.row(count, 1, 6) for count in counts),
@@ -98,8 +98,6 @@ def random_chain(seed: int, linear: bool) -> MaterialisedChain:
         tie_rank=tuple(draw.row(count, 0, 1) for count in counts),
         time_ns=tuple(draw.row(count, 0, 12) for count in counts),
         exit_ns=tuple(draw.row(count, 0, 5) for count in counts),
-        l1_need_bytes=tuple(draw.row(count, 1, 9) for count in counts) if limited else (),
-        l1_limit_bytes=8 if limited else None,
         always_reshard_entry=tuple(op for op in entries if random.random() < 0.2),
         forced_reshards=tuple(index for index in range(len(edges)) if random.random() < 0.1),
     )
@@ -120,7 +118,7 @@ def random_chain(seed: int, linear: bool) -> MaterialisedChain:
     for op in problem.entries:
         options = draw.options(1, counts[op])
         entry_tables.append(
-            EntryTable(
+            entry_of(
                 draw.mask(counts[op], 0.6), options, draw.row(counts[op], -3, 9), draw.matrix(len(options), counts[op])
             )
         )
@@ -179,7 +177,7 @@ def reference(chain: MaterialisedChain, *, reactive: bool) -> Reference:
     problem = chain.problem
     domains = [bits(mask) for mask in chain.masks]
     for op, entry in zip(problem.entries, chain.entries, strict=True):
-        direct = set() if op in problem.always_reshard_entry else bits(entry.direct) & domains[op]
+        direct = set() if op in problem.always_reshard_entry else bits(entry.direct[0]) & domains[op]
         usable = [option for option in entry.reshards if 0 in bits(option.producers)]
         resharded = {c for option in usable for c in bits(option.enables)} & domains[op]
         domains[op] = direct if direct and reactive else direct | resharded
@@ -243,7 +241,7 @@ def time_within(chain: MaterialisedChain, ref: Reference, configs: tuple[int, ..
         pair = configs[edge.producer], configs[edge.consumer]
         total += min(edge_ways(tables[edge], pair, direct=pair in direct, resharded=resharded))
     for op, entry in zip(chain.problem.entries, chain.entries, strict=True):
-        direct = set() if op in chain.problem.always_reshard_entry else bits(entry.direct) & bits(chain.masks[op])
+        direct = set() if op in chain.problem.always_reshard_entry else bits(entry.direct[0]) & bits(chain.masks[op])
         total += min(entry_ways(entry, configs[op], direct, resharded=not (direct and reactive)))
     return total
 
@@ -261,11 +259,11 @@ def edge_ways(table: EdgeTable, pair: tuple[int, int], *, direct: bool, resharde
     return ways
 
 
-def entry_ways(entry: EntryTable, config: int, direct: set[int], *, resharded: bool) -> list[int]:
-    ways = [entry.direct_ns[config]] if config in direct else []
+def entry_ways(entry: EdgeTable, config: int, direct: set[int], *, resharded: bool) -> list[int]:
+    ways = [entry.direct_ns[0][config]] if config in direct else []
     for k, option in enumerate(entry.reshards if resharded else ()):
         if config in bits(option.enables) and 0 in bits(option.producers):
-            ways.append(entry.reshard_ns[k][config])
+            ways.append(entry.resharded_ns[k][config])
     return ways
 
 
@@ -280,7 +278,7 @@ def least_time(chain: MaterialisedChain) -> tuple[int, tuple[int, ...]] | None:
             direct = pair in direct_pairs(table) and index not in problem.forced_reshards
             ways.append(edge_ways(table, pair, direct=direct, resharded=True))
         for op, entry in zip(problem.entries, chain.entries, strict=True):
-            accepted = set() if op in problem.always_reshard_entry else bits(entry.direct)
+            accepted = set() if op in problem.always_reshard_entry else bits(entry.direct[0])
             ways.append(entry_ways(entry, configs[op], accepted, resharded=True))
         if not all(ways):
             continue

@@ -20,7 +20,7 @@ from optimizer.solver.chains.chain_problem import ChainProblem, Edge, ReshardOpt
 
 
 class ChainOracle:
-    """Implements `solver.problem.TimeOracle` for one chain."""
+    """Implements `solver.chains.chain_problem.EdgeOracle` for one chain."""
 
     def __init__(
         self, problem: PolicyInput, op_ids: Sequence[str], preferred: TensorMemoryLayout | None = None

@@ -67,10 +67,6 @@ class ChainPlan:
         value = self.graph.op(chain.ops[-1]).outputs[0]
         return value if self.state.is_spilled(value) else None
 
-    def forks(self, value: str) -> bool:
-        """Whether several ops read a value."""
-        return len(self.state.readers(value)) > 1
-
     def leave_in_dram(self, chain: L1Chain, reason: str) -> None:
         """Fail a chain whose ops are back in DRAM."""
         chain.fail(reason)
@@ -78,10 +74,6 @@ class ChainPlan:
             del self._chain_of[op_id]
 
     # -- decisions -----------------------------------------------------------------------------------
-    def as_decided(self, op_id: str) -> OpDecision:
-        """What the op gives now: its readers may take it from L1."""
-        return self.state.decisions[op_id]
-
     def in_l1_interleaved(self, op_id: str) -> OpDecision | None:
         """The op with its result L1 interleaved; None if it has no such candidate, or the user fixed it."""
         candidates = self.problem.legal[op_id].l1_interleaved
@@ -116,10 +108,7 @@ class ChainPlan:
 
     def _spill_location(self, chain: L1Chain) -> SpillLocation:
         value = self.graph.op(chain.ops[-1]).outputs[0]
-        layout = self.state.layout(value)
-        if layout.is_dram or self.state.is_spilled(value):
-            return SpillLocation.DRAM
-        return SpillLocation.NONE if layout.is_sharded else SpillLocation.L1_INTERLEAVED
+        return SpillLocation.of(self.state.layout(value), self.state.is_spilled(value))
 
     def _tried(self) -> dict[str, list[dict[str, object]]]:
         """What was tried for the result of every op, as reasons show it."""

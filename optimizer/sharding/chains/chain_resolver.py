@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from optimizer.ir.graph import Op
+from optimizer.l1.run import Run
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chains.chain_oracle import ChainOracle
-from optimizer.sharding.chains.chain_program import Clash, replay_chain
 from optimizer.sharding.chains.l1_chain import ChainChoice, L1Chain
+from optimizer.sharding.merging.window_validation import fits_the_allocator
 from optimizer.sharding.overriding import AloneDecision
+from optimizer.sharding.plan_program import PlanSteps, bank_of
 from optimizer.solver.chains.bitset import indices_of
 from optimizer.solver.chains.chain_cuts import cuttable, paying_stretches
 from optimizer.solver.chains.chain_engines import engine
@@ -31,6 +35,14 @@ SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
 """Distinct OpModel messages kept per op."""
+
+
+@dataclass(frozen=True)
+class Clash:
+    """The first op of a chain at which the runtime would run out of L1."""
+
+    position: int
+    message: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ class ChainResolver:
         assert attempt is not None
         self._chain.resolve(attempt.choices)
         if attempt.clash is not None:
-            self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
+            self._fail(f"{self._chain.ops[attempt.clash.position]}: {attempt.clash.message}", attempt.clash.position)
         elif self._resolved.cuts:
             self._cut(attempt, self._resolved.cuts)
         else:
@@ -250,8 +262,7 @@ class ChainResolver:
             op.id: OpDecision(choice.candidate, self.oracle.operands(i, choice.operand0))
             for i, (op, choice) in enumerate(zip(self.oracle.ops, choices, strict=True))
         }
-        clash = replay_chain(self._problem.pricer, self.oracle.ops, decisions)
-        assert solution.time_ns is not None
+        clash = _clash(self._problem.pricer, self.oracle.ops, decisions)
         return Attempt(solution, choices, solution.time_ns, clash)
 
     def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:
@@ -340,3 +351,21 @@ class ChainResolver:
             "time_ns": self.oracle.time_with(i, operand0, config),
             "config": None if candidate.config is None else candidate.config.to_json(),
         }
+
+
+def _clash(pricer: OpPricer, ops: Sequence[Op], decisions: Mapping[str, OpDecision]) -> Clash | None:
+    """Where a chain does not run from DRAM to DRAM in an L1 that holds nothing else.
+
+    A feasible sum of bytes is not enough: holes between operands, copies and results can still push circular buffers
+    into a tensor.
+    """
+    have = {op.outputs[0]: decisions[op.id].candidate.output for op in ops}
+    readers = {op.inputs[0]: at for at, op in enumerate(ops)}
+    steps = PlanSteps(pricer, have.get, lambda v: v == ops[-1].outputs[0])
+    run = Run(bank_of(pricer))
+    for at, op in enumerate(ops):
+        overflow = run.position(at, steps.row(op.id, decisions[op.id]), lambda v: readers.get(v, 0))
+        refusal = fits_the_allocator(overflow)
+        if refusal is not None:
+            return Clash(at, refusal.message)
+    return None

@@ -39,6 +39,13 @@ class SpillLocation(StrEnum):
     DRAM = "dram"
     """By a copy, or the last op writes there itself."""
 
+    @staticmethod
+    def of(layout: TensorLayout, spilled: bool) -> SpillLocation:
+        """Of a result in this layout; `spilled`: it is written to DRAM as well."""
+        if layout.is_dram or spilled:
+            return SpillLocation.DRAM
+        return SpillLocation.NONE if layout.is_sharded else SpillLocation.L1_INTERLEAVED
+
 
 @dataclass(frozen=True)
 class ChainChoice:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
@@ -20,7 +19,7 @@ from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.chains.l1_chain import L1Chain
-from optimizer.sharding.merging.window_validation import validate_schedule_range_with_reservation
+from optimizer.sharding.merging.window_validation import stretch
 
 
 def required_sharding(graph: Graph, op: Op) -> TensorMemoryLayout | None:
@@ -60,10 +59,9 @@ def _resolve(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> None:
     producers = [p for v in dict.fromkeys(op.inputs) if (p := plan.state.producer(v)) is not None]
     readers = plan.state.readers(op.outputs[0])
     if producers:
-        start = min(plan.state.position[p] for p in producers)
-        end = plan.state.position[readers[-1] if readers else op.id]
-        check = partial(validate_schedule_range_with_reservation, plan.state, start, end)
-        plan.trials.keep_best("concat", _proposals(plan, op, kind), check, (*producers, op.id))
+        first = min(producers, key=lambda p: plan.state.position[p])
+        window = stretch(plan.state, first, readers[-1] if readers else op.id)
+        plan.trials.keep_best("concat", _proposals(plan, op, kind), window, (*producers, op.id))
 
 
 def _proposals(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[dict[str, OpDecision]]:
@@ -71,7 +69,7 @@ def _proposals(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[di
     and one in which the sources are read from L1 in any way."""
     legal = plan.problem.legal[op.id]
     for candidate in (*legal.l1_interleaved[:1], *legal.dram[:1]):
-        yield {op.id: replace(plan.as_decided(op.id), candidate=candidate)}
+        yield {op.id: replace(plan.state.decisions[op.id], candidate=candidate)}
     for grid_yx in dict.fromkeys(_grids(plan, op, kind)):
         shards = {v: _sharded(plan, v, kind, grid_yx) for v in op.inputs}
         sources: dict[str, OpDecision] = {}
@@ -84,7 +82,7 @@ def _proposals(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[di
             *legal.l1_interleaved[:1],
             *legal.dram[:1],
         ):
-            yield {**sources, op.id: replace(plan.as_decided(op.id), candidate=candidate, operands=operands)}
+            yield {**sources, op.id: replace(plan.state.decisions[op.id], candidate=candidate, operands=operands)}
 
 
 def _grids(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[tuple[int, int]]:

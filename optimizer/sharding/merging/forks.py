@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.chains.l1_chain import L1Chain
-from optimizer.sharding.merging.residency_trials import Check
-from optimizer.sharding.merging.window_validation import validate_schedule_range_with_reservation
+from optimizer.sharding.merging.window_validation import stretch
 
 
 def apply_l1_reservations_for_fork_ops(plan: ChainPlan) -> None:
     """Keep what forks, where that fits and is faster: for all readers, or else with some reading from DRAM."""
     for chain in plan.resolved:
         op_id, value = chain.ops[-1], plan.spilled_result(chain)
-        if value is None or not plan.forks(value):
+        readers = () if value is None else plan.state.readers(value)
+        if len(readers) < 2:
             continue
-        ways = [way for way in (plan.as_decided(op_id), plan.in_l1_interleaved(op_id)) if way is not None]
-        check = _check(plan, op_id, value)
-        any(plan.trials.keep("fork", {op_id: way}, check, dram_too).taken for dram_too in (False, True) for way in ways)
+        ways = [way for way in (plan.state.decisions[op_id], plan.in_l1_interleaved(op_id)) if way is not None]
+        window = stretch(plan.state, op_id, readers[-1])
+        any(
+            plan.trials.keep("fork", {op_id: way}, window, dram_too).taken for dram_too in (False, True) for way in ways
+        )
 
 
 def propose_ends_of_chains(plan: ChainPlan) -> None:
@@ -37,7 +38,7 @@ def propose_ends_of_chains(plan: ChainPlan) -> None:
 
 def _ways(plan: ChainPlan, chain: L1Chain) -> Iterator[OpDecision]:
     """The last op as its chain leaves it, with its result L1 interleaved, and in DRAM."""
-    now = plan.as_decided(chain.ops[-1])
+    now = plan.state.decisions[chain.ops[-1]]
     yield replace(now, candidate=chain.choices[-1].candidate)
     interleaved = plan.in_l1_interleaved(chain.ops[-1])
     if interleaved is not None:
@@ -45,9 +46,3 @@ def _ways(plan: ChainPlan, chain: L1Chain) -> Iterator[OpDecision]:
     legal = plan.problem.legal[chain.ops[-1]]
     if not legal.forced:
         yield replace(now, candidate=legal.dram[0])
-
-
-def _check(plan: ChainPlan, op_id: str, value: str) -> Check:
-    """Everything that runs from a fork to its last reader."""
-    start, end = plan.state.position[op_id], plan.state.position[plan.state.readers(value)[-1]]
-    return partial(validate_schedule_range_with_reservation, plan.state, start, end)

@@ -5,10 +5,8 @@ tt-mlir's `L1InterleavedFallbackAnalysis` does this between neighbours in the sc
 
 from __future__ import annotations
 
-from functools import partial
-
 from optimizer.sharding.chains.chain_plan import ChainPlan
-from optimizer.sharding.merging.window_validation import validate_schedule_range_with_reservation
+from optimizer.sharding.merging.window_validation import stretch
 
 
 def keep_interleaved_results(plan: ChainPlan) -> None:
@@ -19,11 +17,8 @@ def keep_interleaved_results(plan: ChainPlan) -> None:
         read = [r for v in state.op(op_id).outputs for r in state.readers(v)]
         if decision is None or not read or not _goes_to_dram(plan, op_id):
             continue
-        start, end = state.position[op_id], max(state.position[r] for r in read)
-        check = partial(validate_schedule_range_with_reservation, state, start, end)
-        for dram_too in (False, True):
-            if plan.trials.keep("interleaved", {op_id: decision}, check, dram_too).taken:
-                break
+        window = stretch(state, op_id, max(read, key=lambda r: state.position[r]))
+        any(plan.trials.keep("interleaved", {op_id: decision}, window, dram_too).taken for dram_too in (False, True))
 
 
 def _goes_to_dram(plan: ChainPlan, op_id: str) -> bool:

@@ -143,7 +143,7 @@ class _Groups:
 
     def _part(self, chosen: Choice, group: Sequence[int]) -> GraphProblem:
         """The group alone, within what everything else leaves."""
-        held = self._around.loads(chosen) - self._around.loads(chosen, group)
+        held = self._integers.loads(chosen) - self._integers.loads(chosen, group)
         return self._around.part(chosen, group, np.maximum(0, self._capacity - held))
 
     def _better(
@@ -171,7 +171,7 @@ class _Groups:
         from optimizer.solver.graphs.graph_cpsat import solve_cpsat  # loads OR-tools
 
         work = WORK_PER_NODE * len(part.sizes)
-        return solve_cpsat(part, None, work, upper_bound=before, stop=self._problem.time_is_up).chosen
+        return solve_cpsat(part, work, upper_bound=before, stop=self._problem.time_is_up).chosen
 
     def _take(self, chosen: Choice) -> Outcome | None:
         """Change the plan; what is wrong with it, and it is as before, if it is no faster or does not fit."""
@@ -190,7 +190,7 @@ class _Groups:
     def _shrink(self, chosen: Choice, outcome: Outcome) -> None:
         """Less capacity where the allocator has no room: holes take the rest."""
         overflow = outcome.overflows[0]
-        t, load = self._step[overflow.op_id], self._around.loads(chosen)
+        t, load = self._step[overflow.op_id], self._integers.loads(chosen)
         for s in (2 * t, 2 * t + 1):
             self._capacity[s] = min(self._capacity[s], load[s] - overflow.excess_bytes)
 

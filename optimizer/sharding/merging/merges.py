@@ -9,18 +9,10 @@ of them per chain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from optimizer.sharding.base import OpDecision
 from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.chains.l1_chain import L1Chain
-from optimizer.sharding.merging.window_validation import (
-    validate_chain_b_with_merged_input,
-    validate_chain_with_predecessor_in_l1,
-    validate_schedule_range_with_reservation,
-    validate_three_way_merge_join_op,
-)
-from optimizer.sharding.refusals import Refusal
+from optimizer.sharding.merging.window_validation import stretch
 
 
 def apply_chain_merges(plan: ChainPlan) -> None:
@@ -47,34 +39,27 @@ def _sources(plan: ChainPlan, join: str) -> list[L1Chain]:
 def _merge(plan: ChainPlan, source: L1Chain, join: str) -> bool:
     """A simple merge: the source's result sharded, else L1 interleaved."""
     last = source.ops[-1]
-    check = partial(_validate_join, plan, plan.state.position[last], join)
+    window = _up_to_join(plan, source, join)
     interleaved = plan.in_l1_interleaved(last)
-    if plan.trials.keep("merge", {last: plan.as_decided(last)}, check).taken:
+    if plan.trials.keep("merge", {last: plan.state.decisions[last]}, window).taken:
         return True
-    return interleaved is not None and plan.trials.keep("merge", {last: interleaved}, check).taken
+    return interleaved is not None and plan.trials.keep("merge", {last: interleaved}, window).taken
 
 
 def _merge_together(plan: ChainPlan, sources: Sequence[L1Chain], join: str) -> bool:
-    """A merge of several sources at one op."""
-    wanted: dict[str, OpDecision] = {chain.ops[-1]: plan.as_decided(chain.ops[-1]) for chain in sources}
-    check = partial(_validate_together, plan, sources, join)
-    return plan.trials.keep(f"{len(sources) + 1}-way merge", wanted, check).taken
+    """A merge of several sources at one op.
+
+    Validated are the later sources beside the results of the earlier ones, the join op with all, and what runs between.
+    """
+    wanted = {chain.ops[-1]: plan.state.decisions[chain.ops[-1]] for chain in sources}
+    later = (position for chain in sources[1:] for position in stretch(plan.state, chain.ops[0], chain.ops[-1]))
+    window = (*later, plan.state.position[join], *_up_to_join(plan, sources[0], join))
+    return plan.trials.keep(f"{len(sources) + 1}-way merge", wanted, window).taken
 
 
-def _validate_join(plan: ChainPlan, source: int, join: str) -> Refusal | None:
-    """Everything from the source to the op that reads it, with the chain of that op."""
-    end = plan.state.position[join]
+def _up_to_join(plan: ChainPlan, source: L1Chain, join: str) -> tuple[int, ...]:
+    """Everything after the source up to the op that reads it, with the chain of that op."""
+    begin, end = plan.state.position[source.ops[-1]] + 1, plan.state.position[join]
     chain = plan.chain_of(join)
-    if chain is None:
-        return validate_schedule_range_with_reservation(plan.state, source + 1, end)
-    return validate_chain_b_with_merged_input(plan.state, source, chain, end)
-
-
-def _validate_together(plan: ChainPlan, sources: Sequence[L1Chain], join: str) -> Refusal | None:
-    """The later sources beside the results of the earlier ones, the join op with all, and what runs in between."""
-    for chain in sources[1:]:
-        refusal = validate_chain_with_predecessor_in_l1(plan.state, chain)
-        if refusal is not None:
-            return refusal
-    refusal = validate_three_way_merge_join_op(plan.state, join)
-    return refusal or _validate_join(plan, plan.state.position[sources[0].ops[-1]], join)
+    first = begin if chain is None else plan.state.position[chain.ops[0]]
+    return (*range(begin, min(first, end)), *range(first, end + 1))

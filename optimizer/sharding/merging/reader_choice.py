@@ -16,7 +16,6 @@ from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemoryLayout, interleaved
-from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpConstraints, Rejection
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.merging.plan_state import FastestWay, PlanState
@@ -98,7 +97,7 @@ class ReaderChoice:
             ways.append(now)
         if given.is_l1:
             if start.candidate.output.is_sharded:
-                ways.append(self._like(value_id, start.candidate.output))
+                ways.append(self._pricer.sharded_like(value_id, start.candidate.output))
             ways.append(interleaved(BufferType.L1, given.page_layout))
             if self._dram_allowed:
                 ways.append(default)
@@ -109,13 +108,6 @@ class ReaderChoice:
                 continue
             if direct or self._pricer.copy_accepted(value_id, given, way):
                 yield way
-
-    def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
-        """The sharding of a layout applied to another value."""
-        spec = layout.shard_spec
-        assert spec is not None
-        shape, page = self._state.graph.value(value_id).shape, self._pricer.pages[value_id]
-        return sharded_layout(shape, layout.memory_layout, spec.grid_yx, self._pricer.model.device, page)
 
     def _cheapest(
         self, op: Op, start: OpDecision, layouts: Mapping[str, TensorLayout]

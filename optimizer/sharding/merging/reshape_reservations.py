@@ -7,13 +7,11 @@ caller gets back is passed over, the others are not.
 
 from __future__ import annotations
 
-from functools import partial
-
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.chains.chain_plan import ChainPlan
-from optimizer.sharding.merging.window_validation import validate_schedule_range_with_reservation
+from optimizer.sharding.merging.window_validation import stretch
 
 
 def apply_l1_reservations_for_reshapes(plan: ChainPlan) -> None:
@@ -29,14 +27,12 @@ def _keep_reshape(plan: ChainPlan, op: Op) -> None:
     result = plan.in_l1_interleaved(op.id)
     if result is None or plan.state.layout(op.outputs[0]).is_l1:
         return
-    end = plan.state.position[plan.state.readers(op.outputs[0])[-1]]
-    source = _source(plan, op)
+    source, last = _source(plan, op), plan.state.readers(op.outputs[0])[-1]
     if source is not None:
-        check = partial(validate_schedule_range_with_reservation, plan.state, plan.state.position[source[0]], end)
-        if plan.trials.keep("reshape", {source[0]: source[1], op.id: result}, check).taken:
+        window = stretch(plan.state, source[0], last)
+        if plan.trials.keep("reshape", {source[0]: source[1], op.id: result}, window).taken:
             return
-    check = partial(validate_schedule_range_with_reservation, plan.state, plan.state.position[op.id], end)
-    plan.trials.keep("reshape", {op.id: result}, check)
+    plan.trials.keep("reshape", {op.id: result}, stretch(plan.state, op.id, last))
 
 
 def _source(plan: ChainPlan, op: Op) -> tuple[str, OpDecision] | None:

@@ -5,7 +5,7 @@ Every attempt is recorded with what it saved or why it was refused, so that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,10 @@ from optimizer.process import logs
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.merging.plan_state import Applied, Changes, PlanState
 from optimizer.sharding.merging.reader_choice import ReaderChoice
-from optimizer.sharding.merging.window_validation import fits_the_allocator
+from optimizer.sharding.merging.window_validation import first_refusal, fits_the_allocator
 from optimizer.sharding.refusals import Cause, Refusal
 
 _log = logs.room("policy")
-
-Check = Callable[[], Refusal | None]
 
 
 @dataclass(frozen=True)
@@ -68,30 +66,30 @@ class ResidencyTrials:
         self,
         kind: str,
         wanted: Mapping[str, OpDecision],
-        check: Check | None = None,
+        window: Sequence[int] = (),
         dram_too: bool = False,
         as_wanted: bool = False,
     ) -> Trial:
         """Give ops other results, and their readers other operands, if that fits and is faster.
 
-        `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM; `as_wanted`
-        leaves the wanted ops' operands as they are given.
+        The ops at the positions `window` are validated once the change is made; `dram_too` lets some readers read from
+        DRAM; `as_wanted` leaves the wanted ops' operands as they are given.
         TimeLimitError once the run has to end, with the plan complete.
         """
-        applied, trial = self._attempt(kind, wanted, check, dram_too, as_wanted)
+        applied, trial = self._attempt(kind, wanted, window, dram_too, as_wanted)
         if applied is not None and not trial.taken:
             self.state.undo(applied)
         self._record(trial)
         return trial
 
     def keep_best(
-        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None, ops: tuple[str, ...]
+        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], window: Sequence[int], ops: tuple[str, ...]
     ) -> bool:
         """Of several proposals about `ops`, each with and without readers from DRAM, take the one that saves most.
 
         One record tells of all of them: the best, or the refusal that came furthest.
         """
-        attempts = self._attempts(kind, proposals, check)
+        attempts = self._attempts(kind, proposals, window)
         best = self._take_best(attempts)
         shown = best or max(attempts, key=lambda attempt: attempt.trial.rank, default=None)
         if shown is not None:
@@ -107,13 +105,13 @@ class ResidencyTrials:
                     self.proposals.append(changes)
 
     def _attempts(
-        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None
+        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], window: Sequence[int]
     ) -> list[_Attempt]:
         """Every proposal that changes the plan, with and without readers from DRAM, made and taken back."""
         found = []
         for wanted in proposals:
             for dram_too in (False, True):
-                applied, trial = self._attempt(kind, wanted, check, dram_too)
+                applied, trial = self._attempt(kind, wanted, window, dram_too)
                 after: Changes = {}
                 if applied is not None:
                     after = {op_id: self.state.decisions[op_id] for op_id in applied.before}
@@ -139,7 +137,7 @@ class ResidencyTrials:
         self,
         kind: str,
         wanted: Mapping[str, OpDecision],
-        check: Check | None,
+        window: Sequence[int],
         dram_too: bool,
         as_wanted: bool = False,
     ) -> tuple[Applied | None, Trial]:
@@ -150,15 +148,14 @@ class ResidencyTrials:
             return None, _trial(kind, wanted, changes, 0)
         self.proposals.append(changes)
         applied = self.state.apply(changes, slower_too=False)
-        refusal = self._judge(applied, next(iter(wanted)), check)
+        refusal = self._judge(applied, next(iter(wanted)), window)
         return applied, _trial(kind, wanted, refusal, applied.saved_ns)
 
-    def _judge(self, applied: Applied, producer: str, check: Check | None) -> Refusal | None:
+    def _judge(self, applied: Applied, producer: str, window: Sequence[int]) -> Refusal | None:
         if applied.saved_ns <= 0:
             message = f"predicted no faster: {-applied.saved_ns} ns more for the whole plan"
             return Refusal(producer, message, Cause.TIME)
-        refusal = None if check is None else check()
-        return fits_the_allocator(applied.overflow) if refusal is None else refusal
+        return first_refusal(self.state, window) or fits_the_allocator(applied.overflow)
 
 
 def _trial(kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved_ns: int) -> Trial:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from optimizer.layouts.tiling import ceil_div
 from optimizer.precision.budget import ErrorBudget
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
-from optimizer.sharding.whole_graph.weight_choice import Interface, interface_of
 from optimizer.solver.graphs.knapsack import choose_items
 
 STEPS = 4096
@@ -25,7 +24,6 @@ class ErrorChoice:
         self._model = model
         self._budget = budget
         self._twins_known: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._interfaces: dict[int, dict[Interface, list[int]]] = {}
 
     def filled(self, chosen: Sequence[int]) -> tuple[int, ...] | None:
         """The same choice with every op in the way that the budget is best spent on; None where the least exact of
@@ -60,18 +58,11 @@ class ErrorChoice:
         ways = self._model.ways[t]
         key = (id(ways), option)
         if key not in self._twins_known:
-            if id(ways) not in self._interfaces:
-                found: dict[Interface, list[int]] = {}
-                weights = self._model.weight_mask(t)
-                for i, way in enumerate(ways):
-                    found.setdefault(interface_of(way, weights), []).append(i)
-                self._interfaces[id(ways)] = found
             one = ways[option].option
-            same = self._interfaces[id(ways)][interface_of(ways[option], self._model.weight_mask(t))]
             shared = self._model.shared_weights(t)
             self._twins_known[key] = tuple(
                 i
-                for i in same
+                for i in self._model.twins(t, option)
                 if ways[i].option.peak_bytes <= one.peak_bytes
                 and ways[i].option.weight_bytes <= one.weight_bytes
                 and all(ways[i].option.operands[k] == one.operands[k] for k in shared)

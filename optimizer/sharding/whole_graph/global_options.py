@@ -21,7 +21,6 @@ from optimizer.l1.rules import may_be_view
 from optimizer.layouts.in_place import in_place_config, writable_operands
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
-from optimizer.layouts.tiling import sharded_layout
 from optimizer.precision.budget import NO_NOISE
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.whole_graph.dram_sharded import dram_sharded_ways, reads_banks
@@ -323,27 +322,19 @@ class OptionTable:
         else:
             yield tuple(row[0] for row in plain)
             yield tuple(row[-1] for row in plain)
-        alike = opdef(op.op).operands_sharded_alike
+        alike, like = opdef(op.op).operands_sharded_alike, self._pricer.sharded_like
         shared: set[TensorLayout] = set()
         for i, row in enumerate(reads):
             for layout in (x for x in row if x.is_sharded):
                 if not alike:
                     others = [p if n != i else [layout] for n, p in enumerate(plain)]
                     yield from product(*others) if len(positions) <= 2 else [tuple(o[0] for o in others)]
-                own = self._like(op.inputs[positions[i]], layout)
+                own = like(op.inputs[positions[i]], layout)
                 if own == layout and layout in shared:
                     continue  # another operand had all of them alike
-                yield tuple(self._like(op.inputs[k], layout) if k != positions[i] else layout for k in positions)
+                yield tuple(layout if k == positions[i] else like(op.inputs[k], layout) for k in positions)
                 if own == layout:
                     shared.add(layout)
-
-    def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
-        """The sharding of `layout` applied to another value."""
-        spec = layout.shard_spec
-        if spec is None:
-            return layout
-        shape, page = self._problem.graph.value(value_id).shape, self._pricer.pages[value_id]
-        return sharded_layout(shape, layout.memory_layout, spec.grid_yx, self._pricer.model.device, page)
 
 
 def _foreseeable(legal: LegalConfigs, operands: Layouts) -> bool:

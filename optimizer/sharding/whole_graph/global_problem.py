@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import OptionError
+from optimizer.fusion.offers import Kernels
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.precision.budget import ErrorBudget, OpNoise
-from optimizer.sharding.base import Kernels, OpDecision, PolicyInput
+from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.whole_graph.global_memory import MemoryUse
 from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OptionTable, Seeds, Way
@@ -50,7 +51,7 @@ class GlobalProblem:
         schedule: Sequence[str],
         seeds: Seeds,
         open_ops: Collection[str] | None = None,
-        kernels: Kernels | None = None,
+        kernels: Kernels[Plan] | None = None,
     ) -> None:
         """With `open_ops`, all other ops run as in one of the seeds; with `kernels`, ops may be kernels together."""
         self._problem = problem
@@ -63,6 +64,7 @@ class GlobalProblem:
         self._returned = frozenset(self._graph.outputs)
         self._copy_known: dict[Hashable, int | None] = {}
         self._ways_known: dict[Hashable, tuple[Way, ...]] = {}
+        self._twins_known: dict[Hashable, dict[int, tuple[int, ...]]] = {}
         self._homes_known: dict[Hashable, tuple[Home, ...]] = {}
         self._tables_known: dict[Hashable, Table] = {}
         """By what a table depends on: layers that are alike share theirs, which saves memory and work in the solver.
@@ -98,7 +100,7 @@ class GlobalProblem:
         known: OptionTable = problem.tables[key][0]
         return known
 
-    def _options_of(self, kernels: Kernels) -> KernelOptions:
+    def _options_of(self, kernels: Kernels[Plan]) -> KernelOptions:
         ways = dict(zip(self.schedule, self.ways, strict=True))
         return KernelOptions(kernels, self._pricer, ways, self.homes, self.readers, self._copy_ns)
 
@@ -324,9 +326,18 @@ class GlobalProblem:
         """The value that an op's error is in."""
         return self._graph.op(self.schedule[t]).outputs[0]
 
-    def weight_mask(self, t: int) -> tuple[bool, ...]:
-        """Per operand of an op, whether it is a weight."""
-        return tuple(self._pricer.is_weight(v) for v in self._graph.op(self.schedule[t]).inputs)
+    def twins(self, t: int, option: int) -> tuple[int, ...]:
+        """Ways of an op, ascending, of which the rest of the graph sees the same as of this one, weights left out."""
+        weights = tuple(map(self._pricer.is_weight, self._graph.op(self.schedule[t]).inputs))
+        key = (id(self.ways[t]), weights)
+        if key not in self._twins_known:
+            found: dict[Hashable, list[int]] = {}
+            for i, way in enumerate(self.ways[t]):
+                moving = (layout for layout, w in zip(way.option.operands, weights, strict=True) if not w)
+                seen = (tuple(moving), way.option.candidate.output, way.copied)
+                found.setdefault(seen, []).append(i)
+            self._twins_known[key] = {i: tuple(same) for same in found.values() for i in same}
+        return self._twins_known[key][option]
 
     def shared_weights(self, t: int) -> tuple[int, ...]:
         """Operands of an op that are weights which other ops may want in L1 too."""
@@ -335,7 +346,7 @@ class GlobalProblem:
     def within_budget(self, chosen: Sequence[int]) -> bool:
         """Whether the errors of a choice add up to no more than the budget."""
         budget = self._problem.budget
-        return budget is None or self.integers.load(chosen)[-1] <= budget.capacity
+        return budget is None or int(self.integers.loads(chosen)[-1]) <= budget.capacity
 
     def _takes(self, value_id: str, t: int) -> PairCost:
         """Where a weight with several readers is in L1, and a reader that wants it there; in DRAM it always is."""

@@ -46,36 +46,39 @@ GOOD_ENOUGH = 0.003
 WORTH_IMPROVING = 0.01
 """Gap from which the best plan is worked on."""
 DUAL_ROUNDS = 30
-"""Rounds of prices on the whole graph,"""
+"""Most rounds of prices on the whole graph."""
 DUAL_OPS = 20_000
-"""and ops looked at in all of them; of large graphs the first rounds close most of the gap."""
+"""Ops looked at in all these rounds; the first of them close most of the gap of a large graph."""
 LEAST_DUAL_ROUNDS = 6
+"""Rounds for a graph of any size."""
 FIRST_DUAL_ROUNDS = 10
-"""Enough for a problem that is certain to be put to CP-SAT."""
+"""Rounds for a problem that is certain to be put to CP-SAT."""
 FITTING_ROUNDS = 12
-"""Rounds of dearer prices after those, until a choice fits."""
+"""Rounds of dearer prices, at most, until a choice fits."""
 SETTLED = 5
 """Choices of the dual from which clash after clash is removed."""
 PRICE_FACTORS = (0.8, 0.9, 1.1, 1.25)
-"""Prices at which more choices are looked at, relative to the best,"""
+"""Prices at which more choices are looked at, relative to the best; each takes an elimination."""
 PRICED_OPS = 2_000
-"""if the gap is worth improving or there are no more ops than this: each takes an elimination."""
+"""In graphs of more ops these are looked at only while the gap is worth improving."""
 SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
 PROVEN_OPTIONS = 10_000
-"""Options left in a problem of which any gap is worth a proof by CP-SAT,"""
+"""A problem of no more options is put to CP-SAT whatever its gap."""
 TRIED_OPTIONS = 20_000
-"""in one of which a gap that is not good enough is worth a try,"""
+"""A problem of no more options is put to CP-SAT where its gap is not good enough."""
 HOPED_OPTIONS = 30_000
-"""and in one of which a large gap is, once nothing else helps."""
+"""A problem of no more options is put to CP-SAT where its gap is large and nothing else has helped."""
 WORTH_ANOTHER = 0.8
-"""Share of the options that CP-SAT did not get done with before, from which less it is given another try."""
+"""CP-SAT gets another try with this share of the options that it did not get done with before, or fewer."""
 PROOF_WORK_PER_OP = 0.02
-"""Deterministic seconds of that; one of them takes one to two on the clock."""
+"""Deterministic seconds of CP-SAT per op; one of them takes one to two on the clock."""
 WINDOW_OPS = 6
+"""Ops of a stretch of the schedule that is chosen again."""
 WINDOW_PASSES = 2
+"""Passes over all such stretches, at most."""
 
 
 class GlobalSearch:
@@ -269,7 +272,7 @@ class GlobalSearch:
         overflow = replay.overflows[0]
         _log.debug("clash", op=overflow.op_id, excess=overflow.excess_bytes, rule=overflow.rule.name)
         t = self._step[overflow.op_id]
-        load = self._around.loads(chosen)
+        load = self._integers.loads(chosen)
         steps = (2 * t, 2 * t + 1)
         before = self._capacity.copy()
         for s in steps:
@@ -334,7 +337,7 @@ class GlobalSearch:
         self._problem.poll()
         work = PROOF_WORK_PER_OP * len(self.schedule)
         below = self._incumbent.time_ns + self._model.added_ns
-        solution = solve_cpsat(pruned.problem, None, work, upper_bound=below, stop=self._problem.time_is_up)
+        solution = solve_cpsat(pruned.problem, work, upper_bound=below, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "CP-SAT")
         if solution.chosen is not None:
             self._settle(pruned.restore(solution.chosen))

@@ -21,9 +21,9 @@ class Incumbent:
         self.alone_ns = FORBIDDEN
         """Of the plan without kernels."""
         self._proven_ns: int | None = None
-        """What no plan goes below, of the orders searched so far;"""
+        """What no plan goes below in the orders searched so far."""
         self._other_orders_ns: int | None = None
-        """of those before the present one."""
+        """The same of the orders before the present one."""
 
     def offer(self, plan: Plan, time_ns: int, promised_ns: int = 0) -> bool:
         """A plan that fits L1, and what it takes without kernels; True if it is the best now.

@@ -19,11 +19,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.fusion.offers import KernelOffer, Kernels, Wanted, WantedOperand, WantedPlaces
 from optimizer.ir.graph import Graph
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.pricing import OpPricer
-from optimizer.sharding.base import KernelOffer, Kernels, Wanted, WantedOperand, WantedPlaces
+from optimizer.sharding.base import Plan
 from optimizer.sharding.whole_graph.global_options import Home, Way
 from optimizer.solver.graphs.graph_problem import FORBIDDEN
 from optimizer.solver.graphs.usages import Table, Usage
@@ -94,7 +95,7 @@ class KernelOptions:
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: Kernels[Plan],
         pricer: OpPricer,
         ways: Mapping[str, Ways],
         homes: Mapping[str, tuple[Home, ...]],
@@ -111,7 +112,7 @@ class KernelOptions:
 
     def nodes(self, asked: Mapping[str, str]) -> Iterator[KernelNode]:
         """The groups of which a kernel may pay; `asked`: per op the op that was asked about for it."""
-        for group in self._kernels.groups():
+        for group in self._kernels.groups:
             if all(op_id in self._ways for op_id in group):
                 node = self._node(group, [asked[op_id] for op_id in group])
                 if node is not None:

@@ -13,7 +13,6 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import ceil_div
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.sharding.whole_graph.global_options import Way
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.solver.graphs.knapsack import choose_items
 
@@ -22,7 +21,6 @@ UNIT_BYTES = 1024
 TRIES = 6
 """Choices replayed, each in less room by what the one before had too much."""
 
-Interface = tuple[tuple[TensorLayout, ...], TensorLayout, tuple[int, ...]]
 Reads = Mapping[str, TensorLayout]
 """Weights read from L1, and how."""
 
@@ -44,21 +42,6 @@ class WeightChoice:
         self._model = model
         self._pricer = pricer
         self._ops = range(len(model.schedule))
-        known: dict[tuple[int, tuple[bool, ...]], tuple[list[Interface], dict[Interface, list[int]]]] = {}
-        """By ways (ops that are alike share them, the model holds them) and which of the operands are weights."""
-        self._interfaces: list[list[Interface]] = []
-        self._twins: list[dict[Interface, list[int]]] = []
-        for t in self._ops:
-            inputs = pricer.graph.op(model.schedule[t]).inputs
-            key = id(model.ways[t]), tuple(pricer.is_weight(v) for v in inputs)
-            if key not in known:
-                interfaces = [interface_of(way, key[1]) for way in model.ways[t]]
-                twins: dict[Interface, list[int]] = {}
-                for i, interface in enumerate(interfaces):
-                    twins.setdefault(interface, []).append(i)
-                known[key] = interfaces, twins
-            self._interfaces.append(known[key][0])
-            self._twins.append(known[key][1])
         self._possible = any(way.option.weight_bytes for ways in model.ways for way in ways)
         self._filled: dict[tuple[int, ...], tuple[int, ...] | None] = {}
 
@@ -107,10 +90,6 @@ class WeightChoice:
         return spare - self._model.kernel_bytes(chosen)
 
     # -- alternatives ----------------------------------------------------------------------------------
-    def _interface(self, t: int, option: int) -> Interface:
-        """What of a way the rest of the graph sees, weights left out."""
-        return self._interfaces[t][option]
-
     def _reads(self, t: int, option: int) -> Reads:
         way = self._model.ways[t][option]
         operands = ((v, way.option.operands[k]) for k, v in self._model.weight_operands(self._model.schedule[t]))
@@ -119,10 +98,11 @@ class WeightChoice:
     def _fastest(self, t: int, option: int, kept: Reads) -> int:
         """The fastest way of the same interface, as exact, that reads no weights from L1 but these; else itself."""
         ways = self._model.ways[t]
-        twins = self._twins[t][self._interface(t, option)]
         noise = ways[option].option.noise
         possible = [
-            i for i in twins if self._reads(t, i).items() <= kept.items() and ways[i].option.noise.no_more_than(noise)
+            i
+            for i in self._model.twins(t, option)
+            if self._reads(t, i).items() <= kept.items() and ways[i].option.noise.no_more_than(noise)
         ]
         return min(possible or [option], key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
 
@@ -131,7 +111,7 @@ class WeightChoice:
         groups: list[list[_Kept]] = []
         sharing: dict[str, list[int]] = {}
         for t in self._ops:
-            reads = [self._reads(t, i) for i in self._twins[t][self._interface(t, base[t])]]
+            reads = [self._reads(t, i) for i in self._model.twins(t, base[t])]
             own = [kept for kept in reads if kept and not kept.keys() & self._model.weights.keys()]
             common = [v for kept in reads for v in kept if v in self._model.weights]
             if own:
@@ -139,7 +119,7 @@ class WeightChoice:
             elif common:
                 sharing.setdefault(common[0], []).append(t)
         for members in sharing.values():
-            patterns = [self._reads(t, i) for t in members for i in self._twins[t][self._interface(t, base[t])]]
+            patterns = [self._reads(t, i) for t in members for i in self._model.twins(t, base[t])]
             distinct = {tuple(kept.items()): kept for kept in patterns if kept}
             groups.append([self._kept(members, base, kept) for kept in distinct.values()])
         return [found for group in groups if (found := [kept for kept in group if kept.saved_ns > 0])]
@@ -155,9 +135,3 @@ class WeightChoice:
 
     def _time_ns(self, t: int, option: int) -> int:
         return self._model.ways[t][option].option.time_ns
-
-
-def interface_of(way: Way, weights: Sequence[bool]) -> Interface:
-    """What of a way the rest of the graph sees; `weights` says which operands are such."""
-    moving = (layout for layout, weight in zip(way.option.operands, weights, strict=True) if not weight)
-    return (tuple(moving), way.option.candidate.output, way.copied)

@@ -6,7 +6,7 @@ Python integers have no fixed width, so no config is ever cut off. (tt-mlir's Sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 ALL = -1
 """Every config of whatever op: in two's complement `ALL & mask == mask`."""
@@ -15,13 +15,6 @@ ALL = -1
 def full_mask(size: int) -> int:
     """The set {0, ..., size - 1}."""
     return (1 << size) - 1
-
-
-def mask_of(indices: Iterable[int]) -> int:
-    mask = 0
-    for index in indices:
-        mask |= 1 << index
-    return mask
 
 
 def indices_of(mask: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """How two configs are connected: as they are or through one reshard, and the rule that takes one way of several.
 
-All chain solvers follow it. The way of least time is taken; of equally fast ones the direct way, then the first reshard
-that the producer prefers, then the first. Without times all ways are equally fast.
+All chain solvers follow it. The way of least time is taken; of equally fast ones the direct way, then the first
+reshard.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from optimizer.errors import StateError
 from optimizer.solver.chains.bitset import contains
-from optimizer.solver.chains.chain_problem import ChainProblem, EdgeOracle, ReshardOption, TimeOracle
+from optimizer.solver.chains.chain_problem import ChainProblem, EdgeOracle, ReshardOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,7 @@ def bridge(direct_ns: int | None, options: Sequence[tuple[ReshardOption, int]], 
         return Bridge(None, direct_ns)
     if fastest is None:
         raise StateError(f"no way leads from config {producer} to the next op")
-    equal = [option for option, ns in options if ns == fastest]
-    preferred = next((option for option in equal if contains(option.preferred_by, producer)), equal[0])
-    return Bridge(preferred.layout_id, fastest)
+    return Bridge(next(option.layout_id for option, ns in options if ns == fastest), fastest)
 
 
 @dataclass
@@ -54,17 +52,11 @@ class Connections:
     _reads: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """(edge, layout, consumer config) -> extra time of the consumer."""
 
-    @property
-    def are_timed(self) -> bool:
-        """Whether choices differ in time at all."""
-        return isinstance(self.oracle, TimeOracle) or bool(self.problem.time_ns or self.problem.exit_ns)
-
     def across(self, index: int, producer: int, consumer: int) -> Bridge:
         """The way over an edge between two configs."""
         direct_ns, edge = None, self.problem.edges[index]
         if index in self.direct and contains(self.direct[index][producer], consumer):
-            timed = isinstance(self.oracle, TimeOracle)
-            direct_ns = self.oracle.direct_ns(edge, producer, consumer) if timed else 0  # type: ignore[attr-defined]
+            direct_ns = self.oracle.direct_ns(edge, producer, consumer)
         options = [
             (option, self._copy_ns(index, producer, option) + self._read_ns(index, option, consumer))
             for option in self.reshards.get(index, ())
@@ -74,11 +66,9 @@ class Connections:
 
     def into(self, op: int, config: int) -> Bridge:
         """The way from outside to a config of an entry op."""
-        oracle, direct_ns = self.oracle, None
-        if contains(self.entry_direct[op], config):
-            direct_ns = oracle.external_ns(op, config) if isinstance(oracle, TimeOracle) else 0
+        direct_ns = self.oracle.external_ns(op, config) if contains(self.entry_direct[op], config) else None
         options = [
-            (option, oracle.external_reshard_ns(op, option.layout_id, config) if isinstance(oracle, TimeOracle) else 0)
+            (option, self.oracle.external_reshard_ns(op, option.layout_id, config))
             for option in self.entry_reshards.get(op, ())
             if contains(option.producers, 0) and contains(option.enables, config)
         ]
@@ -96,16 +86,12 @@ class Connections:
         return between + sum(self.own_ns(op, config) for op, config in enumerate(configs))
 
     def _copy_ns(self, index: int, producer: int, option: ReshardOption) -> int:
-        if not isinstance(self.oracle, TimeOracle):
-            return 0
         key = (index, producer, option.layout_id)
         if key not in self._copies:
             self._copies[key] = self.oracle.reshard_ns(self.problem.edges[index], producer, option.layout_id)
         return self._copies[key]
 
     def _read_ns(self, index: int, option: ReshardOption, consumer: int) -> int:
-        if not isinstance(self.oracle, TimeOracle):
-            return 0
         key = (index, option.layout_id, consumer)
         if key not in self._reads:
             self._reads[key] = self.oracle.resharded_ns(self.problem.edges[index], option.layout_id, consumer)

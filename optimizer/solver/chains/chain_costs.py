@@ -23,7 +23,7 @@ from optimizer.errors import LimitError, StateError
 from optimizer.solver.chains.bitset import contains, full_mask, indices_of
 from optimizer.solver.chains.bridges import Bridge, bridge
 from optimizer.solver.chains.chain_problem import ChainSolution, SolveStats, SolveStatus
-from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, Matrix
+from optimizer.solver.chains.materialise import EdgeTable, MaterialisedChain, Matrix
 
 Costs = NDArray[np.int64]
 
@@ -71,7 +71,7 @@ def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCos
     problem, units = chain.problem, _units(chain, objective)
     nodes = [_node_costs(chain, op, units) for op in range(problem.num_ops)]
     for op, entry in zip(problem.entries, chain.entries, strict=True):
-        nodes[op] = add_costs(nodes[op], entry_times(entry, chain.masks[op], problem.config_counts[op], units.time))
+        nodes[op] = add_costs(nodes[op], edge_times(entry, problem.config_counts[op], units.time)[0])
     edges = [
         edge_times(table, problem.config_counts[edge.consumer], units.time)
         for edge, table in zip(problem.edges, chain.edges, strict=True)
@@ -101,17 +101,6 @@ def _op_ns(chain: MaterialisedChain, op: int, config: int) -> int:
     return sum(table[op][config] for table in (problem.time_ns, problem.exit_ns) if table)
 
 
-def entry_times(entry: EntryTable, mask: int, num_configs: int, unit: int = 1) -> Costs:
-    """Per config of an entry op: its fastest way in, in units; INFEASIBLE outside `mask`."""
-    times = np.full(num_configs, INFEASIBLE, dtype=np.int64)
-    enabled = entry.direct
-    for option in entry.reshards:
-        enabled |= option.enables if contains(option.producers, 0) else 0
-    for config in indices_of(enabled & mask):
-        times[config] = _bridge_entry(entry, config).time_ns * unit
-    return times
-
-
 def edge_times(table: EdgeTable, num_consumers: int, unit: int = 1) -> Costs:
     """[producer config][consumer config]: the fastest connection, in units."""
     costs = np.full((len(table.direct), num_consumers), INFEASIBLE, dtype=np.int64)
@@ -137,10 +126,8 @@ def add_costs(first: Costs, second: Costs) -> Costs:
 def _total_magnitude(chain: MaterialisedChain) -> int:
     problem = chain.problem
     matrices: list[Matrix] = [(row,) for table in (problem.time_ns, problem.exit_ns) for row in table]
-    for edge in chain.edges:
-        matrices += [edge.direct_ns, edge.reshard_ns, edge.resharded_ns]
-    for entry in chain.entries:
-        matrices += [(entry.direct_ns,), entry.reshard_ns]
+    for table in (*chain.edges, *chain.entries):
+        matrices += [table.direct_ns, table.reshard_ns, table.resharded_ns]
     return sum(max((abs(cell) for row in matrix for cell in row), default=0) for matrix in matrices)
 
 
@@ -157,25 +144,13 @@ def _bridge_edge(table: EdgeTable, producer: int, consumer: int) -> Bridge:
     return bridge(direct_ns, options, producer)
 
 
-def _bridge_entry(entry: EntryTable, config: int) -> Bridge:
-    direct_ns = None
-    if contains(entry.direct, config):
-        direct_ns = entry.direct_ns[config] if entry.direct_ns else 0
-    options = [
-        (option, entry.reshard_ns[number][config] if entry.reshard_ns else 0)
-        for number, option in enumerate(entry.reshards)
-        if contains(option.producers, 0) and contains(option.enables, config)
-    ]
-    return bridge(direct_ns, options, 0)
-
-
 def solution_of(
     chain: MaterialisedChain,
     configs: Sequence[int],
     *,
     status: SolveStatus,
     bound: int,
-    stats: SolveStats,
+    stats: SolveStats | None = None,
 ) -> ChainSolution:
     """Complete a choice of configs: how every edge is bridged, cores and time. StateError if it is no solution."""
     problem = chain.problem
@@ -186,7 +161,7 @@ def solution_of(
         _bridge_edge(table, configs[edge.producer], configs[edge.consumer])
         for edge, table in zip(problem.edges, chain.edges, strict=True)
     ]
-    entries = [_bridge_entry(entry, configs[op]) for op, entry in zip(problem.entries, chain.entries, strict=True)]
+    entries = [_bridge_edge(entry, 0, configs[op]) for op, entry in zip(problem.entries, chain.entries, strict=True)]
     own_ns = sum(_op_ns(chain, op, config) for op, config in enumerate(configs))
     return ChainSolution(
         status=status,
@@ -196,5 +171,5 @@ def solution_of(
         core_usage=problem.total_cores(configs),
         time_ns=own_ns + sum(bridge.time_ns for bridge in (*edges, *entries)),
         bound=bound,
-        stats=stats,
+        stats=stats or SolveStats(),
     )

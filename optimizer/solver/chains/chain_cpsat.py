@@ -30,7 +30,6 @@ from optimizer.solver.chains.chain_problem import (
     ChainProblem,
     ChainResult,
     Failure,
-    SolveStats,
     SolveStatus,
 )
 from optimizer.solver.chains.materialise import MaterialisedChain
@@ -71,15 +70,14 @@ def solve_chain_cpsat(
     model.model.minimize(model.cost)
     solver = _new_solver(max_deterministic_time)
     status = _status_of(solver, solver.solve(model.model))
-    stats = SolveStats(search_nodes=solver.num_branches)
     if status in (SolveStatus.INFEASIBLE, SolveStatus.UNKNOWN):
         failure = Failure.SEARCH if status is SolveStatus.INFEASIBLE else Failure.LIMIT
-        return ChainInfeasible(status, failure, op=None, stats=stats)
+        return ChainInfeasible(status, failure, op=None)
     configs = _chosen(model, solver)
     bound = round(solver.best_objective_bound)
     if status is SolveStatus.OPTIMAL and tie_break:
         configs = _break_ties(chain.problem, model, configs, round(solver.objective_value), max_deterministic_time)
-    return solution_of(chain, configs, status=status, bound=costs.bound_of(bound), stats=stats)
+    return solution_of(chain, configs, status=status, bound=costs.bound_of(bound))
 
 
 def _new_solver(max_deterministic_time: float) -> cp_model.CpSolver:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.errors import StateError
-from optimizer.solver.chains.chain_costs import INFEASIBLE, MAX_COST, Costs, add_costs, edge_times, entry_times
-from optimizer.solver.chains.chain_problem import Table, TimeOracle
+from optimizer.solver.chains.chain_costs import INFEASIBLE, MAX_COST, Costs, add_costs, edge_times
+from optimizer.solver.chains.chain_problem import EdgeOracle, Table
 from optimizer.solver.chains.materialise import MaterialisedChain, entry_table
 
 
@@ -37,7 +37,7 @@ class CuttableChain:
 
 def cuttable(
     chain: MaterialisedChain,
-    oracle: TimeOracle,
+    oracle: EdgeOracle,
     plain_ns: tuple[int, ...],
     leave_ns: Table,
     closed: frozenset[int] = frozenset(),
@@ -53,7 +53,7 @@ def cuttable(
             enter.append(np.full(counts[op], INFEASIBLE, dtype=np.int64))
             continue
         table = entry_table(oracle, op, mask, op in problem.always_reshard_entry)
-        enter.append(entry_times(table, mask, counts[op]))
+        enter.append(edge_times(table, counts[op])[0])
     steps = [edge_times(table, counts[edge.consumer]) for edge, table in zip(problem.edges, chain.edges, strict=True)]
     leave = [np.array(row, dtype=np.int64) for row in leave_ns]
     return CuttableChain(plain_ns, tuple(enter), tuple(steps), tuple(leave))

@@ -71,9 +71,8 @@ def _first_failure(problem: ChainProblem, costs: ChainCosts, steps: list[Costs])
             return ChainInfeasible(SolveStatus.INFEASIBLE, Failure.NO_CONFIG, op=op + 1)
         reachable = (step[reachable] < MAX_COST).any(axis=0) & allowed
         if not reachable.any():
-            index = problem.user_edges[op][0]
-            edge = problem.edges[index]
-            return ChainInfeasible(SolveStatus.INFEASIBLE, Failure.NO_PATH, op=op + 1, edge=edge, edge_index=index)
+            edge = problem.edges[problem.user_edges[op][0]]
+            return ChainInfeasible(SolveStatus.INFEASIBLE, Failure.NO_PATH, op=op + 1, edge=edge)
     return None
 
 

@@ -14,7 +14,7 @@ from optimizer.errors import UnknownNameError
 from optimizer.process import logs
 from optimizer.solver.chains.chain_costs import ChainObjective
 from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
-from optimizer.solver.chains.chain_exact import solve_chain_exact
+from optimizer.solver.chains.chain_dp import solve_linear_chain
 from optimizer.solver.chains.chain_problem import (
     ChainProblem,
     ChainResult,
@@ -22,7 +22,7 @@ from optimizer.solver.chains.chain_problem import (
 )
 from optimizer.solver.chains.materialise import MaterialisedChain
 from optimizer.solver.chains.shard_solver import ShardSolver
-from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, Step
+from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, SolverStep
 
 _log = logs.room("solver")
 
@@ -44,7 +44,7 @@ class ChainEngine(Protocol):
 
 @dataclass(frozen=True)
 class BitsetEngine:
-    """ShardSolver; for time, dynamic programming along the chain."""
+    """ShardSolver; for time, dynamic programming along the chain where it is linear, which gives the same as CP-SAT."""
 
     name: str = "bitset"
 
@@ -52,7 +52,9 @@ class BitsetEngine:
         return ShardSolver(problem, oracle, observe=_heard(observe)).solve()
 
     def fastest(self, table: MaterialisedChain) -> ChainResult:
-        return solve_chain_exact(table, ChainObjective.TIME)
+        if table.problem.is_linear:  # milliseconds, and OR-tools is not loaded
+            return solve_linear_chain(table, ChainObjective.TIME)
+        return solve_chain_cpsat(table, ChainObjective.TIME)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _heard(observe: Observer | None) -> Observer | None:
     if not _log.tells_debug:
         return observe
 
-    def tell(step: Step) -> None:
+    def tell(step: SolverStep) -> None:
         _tell(step)
         if observe is not None:
             observe(step)
@@ -81,7 +83,7 @@ def _heard(observe: Observer | None) -> Observer | None:
     return tell
 
 
-def _tell(step: Step) -> None:
+def _tell(step: SolverStep) -> None:
     """Log the sizes of sets before and after a step, what was built, and why an edge failed."""
     if isinstance(step, EntryStep):
         sizes = {"before": step.before.bit_count(), "direct": step.direct.bit_count(), "after": step.after.bit_count()}

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from optimizer.errors import StateError
-from optimizer.solver.chains.bitset import ALL, full_mask, mask_of
+from optimizer.solver.chains.bitset import ALL, full_mask
 
 Table = tuple[tuple[int, ...], ...]
 """One integer per config, per op."""
@@ -44,8 +44,6 @@ class ReshardOption:
     """Consumer configs that accept this layout on the edge's operand."""
     producers: int = ALL
     """Producer configs from whose output the copy can be made."""
-    preferred_by: int = ALL
-    """Producer configs that should take this layout before others, e.g. those with the same page layout."""
 
 
 @dataclass(frozen=True)
@@ -62,28 +60,21 @@ class ChainProblem:
     """Time of the op itself under every config. Empty: all 0."""
     exit_ns: Table = ()
     """Time to bring the output where it leaves the chain (spill to DRAM), 0 for inner ops. Empty: all 0."""
-    l1_need_bytes: Table = ()
-    """L1 bytes per core that a config needs; compared with `l1_limit_bytes`. Empty: not checked."""
-    l1_limit_bytes: int | None = None
     always_reshard_entry: tuple[int, ...] = ()
     """Entry ops (no operand inside the chain) that never read their external input directly (convolutions)."""
     forced_reshards: tuple[int, ...] = ()
     """Indices into `edges` that must be resharded (the user's `insert_memreconfig`)."""
-    preferred_last_mask: int | None = None
-    """Configs the last op should have if the chain allows it (the layout a following concat wants)."""
 
     def __post_init__(self) -> None:
         if not self.core_usage:
             raise StateError("a chain needs at least one op")
         counts = self.config_counts
-        for name in ("tie_rank", "time_ns", "exit_ns", "l1_need_bytes"):
+        for name in ("tie_rank", "time_ns", "exit_ns"):
             table: Table = getattr(self, name)
             if table and tuple(len(row) for row in table) != counts:
                 raise StateError(f"'{name}' has not one value per config of 'core_usage'")
         if any(volume < 0 for row in self.core_usage for volume in row):
             raise StateError("'core_usage' must not be negative")
-        if (self.l1_limit_bytes is None) != (not self.l1_need_bytes):
-            raise StateError("'l1_need_bytes' and 'l1_limit_bytes' go together")
         self._check_edges()
 
     def _check_edges(self) -> None:
@@ -147,11 +138,8 @@ class ChainProblem:
         return steps == {(op, op + 1) for op in range(self.num_ops - 1)}
 
     def initial_masks(self) -> list[int]:
-        """Per op: the configs that fit into L1 on their own."""
-        if self.l1_limit_bytes is None:
-            return [full_mask(count) for count in self.config_counts]
-        limit = self.l1_limit_bytes
-        return [mask_of(i for i, need in enumerate(row) if need <= limit) for row in self.l1_need_bytes]
+        """Per op: all of its configs."""
+        return [full_mask(count) for count in self.config_counts]
 
     def tie_key(self, op: int, config: int) -> tuple[int, int]:
         """Order among configs of one op that are equal in cores and time: (rank, index), the smaller is preferred."""
@@ -162,11 +150,13 @@ class ChainProblem:
         return sum(self.core_usage[op][config] for op, config in enumerate(configs))
 
 
-@runtime_checkable
 class EdgeOracle(Protocol):
-    """Answers compatibility questions about one chain. Masks passed in are the configs still alive; bits
-    outside them are ignored in the answer, so they need not be evaluated. Equal questions must get equal
-    answers, whatever else is alive."""
+    """Answers questions about one chain: what is compatible, and what connections take in ns, on top of
+    `ChainProblem.time_ns`.
+
+    Masks passed in are the configs still alive; bits outside them are ignored in the answer, so they need not be
+    evaluated. Equal questions must get equal answers, whatever else is alive. Times may be negative (a consumer that
+    runs faster on this operand layout than its base time says)."""
 
     def external(self, op: int, consumer_mask: int) -> int:
         """Configs of an entry op that accept their external operand as it is (DRAM interleaved)."""
@@ -183,12 +173,6 @@ class EdgeOracle(Protocol):
     def reshards(self, edge: Edge, producer_mask: int, consumer_mask: int) -> Sequence[ReshardOption]:
         """Layouts that may be inserted on the edge, best first."""
         ...
-
-
-@runtime_checkable
-class TimeOracle(EdgeOracle, Protocol):
-    """Oracle that also prices connections, in ns, on top of `ChainProblem.time_ns`. Values may be negative
-    (a consumer that runs faster on this operand layout than its base time says)."""
 
     def direct_ns(self, edge: Edge, producer_config: int, consumer_config: int) -> int:
         """Extra time of the consumer when it reads the producer's layout directly."""
@@ -250,15 +234,10 @@ class Failure(StrEnum):
 class SolveStats:
     """What a solve took. Every figure is deterministic."""
 
-    oracle_calls: int = 0
     paths_built: int = 0
     """Config pairs found compatible (direct or by reshard) when the edges were built."""
     paths_left: int = 0
     """Of those, the pairs left after propagation."""
-    propagations: int = 0
-    """Updates of one PathSet."""
-    search_nodes: int = 0
-    """Branch-and-bound nodes or CP-SAT branches."""
 
 
 @dataclass(frozen=True)
@@ -274,16 +253,14 @@ class ChainSolution:
     """Per entry op: (op, id of the layout inserted before it or None)."""
     core_usage: int
     """Sum of the chosen configs' grid volumes."""
-    time_ns: int | None = None
-    """Modelled time of the chain; None if nothing tells it times."""
+    time_ns: int
+    """Modelled time of the chain."""
     bound: int | None = None
     """Proven bound of the objective: upper for cores, lower for time. Equal to the objective if optimal."""
     modes: tuple[EdgeMode, ...] = ()
     """Per edge: what was allowed there."""
     live: tuple[int, ...] = ()
     """Per op: configs left after propagation, before selection. Empty if the solver does not propagate."""
-    preferred_last_honoured: bool | None = None
-    """Whether the last op got a config of `preferred_last_mask`; None if none was asked for."""
     stats: SolveStats = field(default_factory=SolveStats)
 
 
@@ -298,7 +275,6 @@ class ChainInfeasible:
     """The op at which it failed: the consumer of `edge`, or the entry op."""
     edge: Edge | None = None
     """The failing edge, if it is one."""
-    edge_index: int | None = None
     modes: tuple[EdgeMode | None, ...] = ()
     """Per edge: what was allowed there; None where the solver did not get that far."""
     stats: SolveStats = field(default_factory=SolveStats)

@@ -9,8 +9,9 @@ solvers (DP, CP-SAT, brute force) need the same problem as complete tables. Two 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from optimizer.errors import StateError
 from optimizer.solver.chains.bitset import contains, indices_of
@@ -20,7 +21,6 @@ from optimizer.solver.chains.chain_problem import (
     EdgeMode,
     EdgeOracle,
     ReshardOption,
-    TimeOracle,
 )
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -42,26 +42,14 @@ class EdgeTable:
 
 
 @dataclass(frozen=True)
-class EntryTable:
-    """What one chain entry allows and costs, like `EdgeTable` with a single producer config."""
-
-    direct: int
-    reshards: tuple[ReshardOption, ...] = ()
-    direct_ns: tuple[int, ...] = ()
-    """[config]"""
-    reshard_ns: Matrix = ()
-    """[option][config]"""
-
-
-@dataclass(frozen=True)
 class MaterialisedChain:
     problem: ChainProblem
     masks: tuple[int, ...]
     """Per op: the configs a solution may use."""
     edges: tuple[EdgeTable, ...]
     """Parallel to `problem.edges`."""
-    entries: tuple[EntryTable, ...]
-    """Parallel to `problem.entries`."""
+    entries: tuple[EdgeTable, ...]
+    """Parallel to `problem.entries`: from a single producer config, the copy counted in `resharded_ns`."""
 
 
 def materialise(
@@ -75,8 +63,7 @@ def materialise(
 
     `modes` are `ChainSolution.modes` or `ChainInfeasible.modes` (None for an edge that was not reached: it may
     be either); without them everything is allowed. `live` narrows the questions to configs known to contain
-    every solution of interest, e.g. what ShardSolver's propagation has left. Costs are read if the oracle
-    is a `TimeOracle`.
+    every solution of interest, e.g. what ShardSolver's propagation has left.
     """
     masks = problem.initial_masks()
     if live is not None:
@@ -86,8 +73,7 @@ def materialise(
         mode = EdgeMode.EITHER if modes is None else modes[index] or EdgeMode.EITHER
         if index in problem.forced_reshards:
             mode = EdgeMode.RESHARD
-        table = _edge_table(oracle, edge, masks, mode, problem.config_counts[edge.producer])
-        edges.append(_priced_edge(oracle, edge, table, masks) if isinstance(oracle, TimeOracle) else table)
+        edges.append(_edge_table(oracle, edge, masks, mode, problem.config_counts[edge.producer]))
     entries = [
         entry_table(oracle, op, masks[op], op in problem.always_reshard_entry, reactive=modes is not None)
         for op in problem.entries
@@ -106,15 +92,18 @@ def _edge_table(oracle: EdgeOracle, edge: Edge, masks: Sequence[int], mode: Edge
     options: Sequence[ReshardOption] = ()
     if mode is not EdgeMode.DIRECT:
         options = oracle.reshards(edge, producers, consumers)
-    return EdgeTable(tuple(rows), _narrowed(options, producers, consumers))
+    table = EdgeTable(tuple(rows), _narrowed(options, producers, consumers))
+    ways = (oracle.direct_ns, oracle.reshard_ns, oracle.resharded_ns)
+    return _priced(table, consumers, *(partial(way, edge) for way in ways))
 
 
-def entry_table(oracle: EdgeOracle, op: int, mask: int, always_reshard: bool, *, reactive: bool = False) -> EntryTable:
+def entry_table(oracle: EdgeOracle, op: int, mask: int, always_reshard: bool, *, reactive: bool = False) -> EdgeTable:
     """How an op may read operand 0 from outside the chain; `reactive`: reshards only where it cannot directly."""
     direct = 0 if always_reshard else oracle.external(op, mask) & mask
     options: Sequence[ReshardOption] = () if direct and reactive else oracle.external_reshards(op, mask)
-    table = EntryTable(direct, _narrowed(options, 1, mask))
-    return _priced_entry(oracle, op, table, mask) if isinstance(oracle, TimeOracle) else table
+    table = EdgeTable((direct,), _narrowed(options, 1, mask))
+    read_ns = partial(oracle.external_reshard_ns, op)  # the copy included
+    return _priced(table, mask, lambda _, config: oracle.external_ns(op, config), lambda *_: 0, read_ns)
 
 
 def _narrowed(options: Sequence[ReshardOption], producers: int, consumers: int) -> tuple[ReshardOption, ...]:
@@ -126,84 +115,28 @@ def _narrowed(options: Sequence[ReshardOption], producers: int, consumers: int) 
     return tuple(option for option in finite if option.enables and option.producers)
 
 
-def _priced_edge(oracle: TimeOracle, edge: Edge, table: EdgeTable, masks: Sequence[int]) -> EdgeTable:
-    widths = len(table.direct), max(masks[edge.consumer].bit_length(), 1)
+def _priced(
+    table: EdgeTable,
+    consumers: int,
+    direct_ns: Callable[[int, int], int],
+    copy_ns: Callable[[int, int], int],
+    read_ns: Callable[[int, int], int],
+) -> EdgeTable:
+    """The table with its times: of a pair, of a copy from a producer into a layout, of a consumer that reads one."""
+    widths = len(table.direct), max(consumers.bit_length(), 1)
     direct = [[0] * widths[1] for _ in table.direct]
     for producer, row in enumerate(table.direct):
         for consumer in indices_of(row):
-            direct[producer][consumer] = oracle.direct_ns(edge, producer, consumer)
+            direct[producer][consumer] = direct_ns(producer, consumer)
     copies = [[0] * widths[0] for _ in table.reshards]
     reads = [[0] * widths[1] for _ in table.reshards]
     for number, option in enumerate(table.reshards):
         for producer in indices_of(option.producers):
-            copies[number][producer] = oracle.reshard_ns(edge, producer, option.layout_id)
+            copies[number][producer] = copy_ns(producer, option.layout_id)
         for consumer in indices_of(option.enables):
-            reads[number][consumer] = oracle.resharded_ns(edge, option.layout_id, consumer)
+            reads[number][consumer] = read_ns(option.layout_id, consumer)
     return replace(table, direct_ns=_frozen(direct), reshard_ns=_frozen(copies), resharded_ns=_frozen(reads))
-
-
-def _priced_entry(oracle: TimeOracle, op: int, table: EntryTable, mask: int) -> EntryTable:
-    width = max(mask.bit_length(), 1)
-    direct = [0] * width
-    for config in indices_of(table.direct):
-        direct[config] = oracle.external_ns(op, config)
-    copies = [[0] * width for _ in table.reshards]
-    for number, option in enumerate(table.reshards):
-        for config in indices_of(option.enables):
-            copies[number][config] = oracle.external_reshard_ns(op, option.layout_id, config)
-    return replace(table, direct_ns=tuple(direct), reshard_ns=_frozen(copies))
 
 
 def _frozen(rows: Sequence[Sequence[int]]) -> Matrix:
     return tuple(tuple(row) for row in rows)
-
-
-class TableOracle:
-    """A materialised chain as a `TimeOracle`: answers come from its tables (replays and tests)."""
-
-    def __init__(self, chain: MaterialisedChain) -> None:
-        self._edges = dict(zip(chain.problem.edges, chain.edges, strict=True))
-        self._entries = dict(zip(chain.problem.entries, chain.entries, strict=True))
-
-    def external(self, op: int, consumer_mask: int) -> int:
-        return self._entries[op].direct & consumer_mask
-
-    def external_reshards(self, op: int, consumer_mask: int) -> Sequence[ReshardOption]:
-        return _narrowed(self._entries[op].reshards, 1, consumer_mask)
-
-    def paths(self, edge: Edge, producer_mask: int, consumer_mask: int) -> Sequence[int]:
-        rows = self._edges[edge].direct
-        return [row & consumer_mask if contains(producer_mask, config) else 0 for config, row in enumerate(rows)]
-
-    def reshards(self, edge: Edge, producer_mask: int, consumer_mask: int) -> Sequence[ReshardOption]:
-        return _narrowed(self._edges[edge].reshards, producer_mask, consumer_mask)
-
-    def direct_ns(self, edge: Edge, producer_config: int, consumer_config: int) -> int:
-        return _cell(self._edges[edge].direct_ns, producer_config, consumer_config)
-
-    def reshard_ns(self, edge: Edge, producer_config: int, layout_id: int) -> int:
-        table = self._edges[edge]
-        return _cell(table.reshard_ns, _option_number(table.reshards, layout_id), producer_config)
-
-    def resharded_ns(self, edge: Edge, layout_id: int, consumer_config: int) -> int:
-        table = self._edges[edge]
-        return _cell(table.resharded_ns, _option_number(table.reshards, layout_id), consumer_config)
-
-    def external_ns(self, op: int, config: int) -> int:
-        costs = self._entries[op].direct_ns
-        return costs[config] if costs else 0
-
-    def external_reshard_ns(self, op: int, layout_id: int, config: int) -> int:
-        table = self._entries[op]
-        return _cell(table.reshard_ns, _option_number(table.reshards, layout_id), config)
-
-
-def _cell(matrix: Matrix, row: int, column: int) -> int:
-    return matrix[row][column] if matrix else 0
-
-
-def _option_number(options: Sequence[ReshardOption], layout_id: int) -> int:
-    for number, option in enumerate(options):
-        if option.layout_id == layout_id:
-            return number
-    raise StateError(f"no reshard option with layout {layout_id}")

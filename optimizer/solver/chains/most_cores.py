@@ -22,7 +22,7 @@ def select_most_cores(
 ) -> tuple[int, ...]:
     """The canonical choice of a resolved chain whose ops have at most one operand edge each."""
     tied, paths = _tied(problem, network, usage)
-    timed = connections.are_timed and any(mask.bit_count() > 1 for mask in tied)
+    timed = any(mask.bit_count() > 1 for mask in tied)
     best = _least_times(problem, tied, paths, connections) if timed else [dict.fromkeys(indices_of(m), 0) for m in tied]
     configs: list[int] = []
     for op in range(problem.num_ops):

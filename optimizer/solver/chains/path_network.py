@@ -9,7 +9,7 @@ arc-consistent subset, so the order of updates does not matter.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from optimizer.solver.chains.bitset import contains
 from optimizer.solver.chains.chain_problem import ChainProblem
@@ -29,8 +29,6 @@ class PathNetwork:
         """Per op: configs still alive."""
         self.path_sets: list[PathSet | None] = [None] * len(problem.edges)
         """Per edge; None until `add_paths`."""
-        self.updates = 0
-        """PathSet updates so far (statistics)."""
 
     def snapshot(self) -> Snapshot:
         return self.masks.copy(), self.path_sets.copy()
@@ -44,22 +42,7 @@ class PathNetwork:
         Returns the index of an edge that has lost all paths, None if every edge keeps one.
         """
         self.path_sets[edge_index] = {config: row for config, row in enumerate(rows) if row}
-        return self._propagate((edge_index,))
-
-    def restrict(self, op: int, mask: int) -> int | None:
-        """Keep only the configs of `mask` and propagate; same result as `add_paths`.
-
-        An op without built edges is only narrowed: the caller checks that its mask is not empty.
-        """
-        narrowed = self.masks[op] & mask
-        if narrowed == self.masks[op]:
-            return None
-        self.masks[op] = narrowed
-        return self._propagate(self._built_edges(op))
-
-    def set(self, op: int, config: int) -> int | None:
-        """Choose a config; same result as `add_paths`."""
-        return self.restrict(op, 1 << config)
+        return self._propagate(edge_index)
 
     def count_paths(self) -> int:
         return sum(row.bit_count() for paths in self.path_sets if paths for row in paths.values())
@@ -68,9 +51,8 @@ class PathNetwork:
         edges = (*self._problem.operand_edges[op], *self._problem.user_edges[op])
         return [edge for edge in edges if self.path_sets[edge] is not None]
 
-    def _propagate(self, edges: Iterable[int]) -> int | None:
-        queue = deque(edges)
-        queued = set(queue)
+    def _propagate(self, changed: int) -> int | None:
+        queue, queued = deque([changed]), {changed}
         while queue:
             edge_index = queue.popleft()
             queued.remove(edge_index)
@@ -94,7 +76,6 @@ class PathNetwork:
         paths = self.path_sets[edge_index]
         if paths is None:
             return []
-        self.updates += 1
         producers, consumers = self.masks[edge.producer], self.masks[edge.consumer]
         kept: PathSet = {}
         live_producers = live_consumers = 0

@@ -14,7 +14,7 @@ shares of step 4 are only a bound; there step 4 is CP-SAT's (`chain_cpsat`), wit
 
 Differences from tt-mlir: times decide where cores do not; no limit on the number of configs; exact usage
 instead of `float`; an edge whose direct paths contradict the rest of the chain is resharded too, not only one
-that has none; a preferred layout of the last op restricts that op instead of being picked greedily first.
+that has none.
 """
 
 from __future__ import annotations
@@ -54,13 +54,11 @@ class _Selection:
     """Whether it is proven to be the best, or that there is none."""
     bound: int
     """No choice has more cores."""
-    nodes: int
-    """Branches of CP-SAT."""
 
 
 class ShardSolver:
-    """Solves one chain. `solve()` does everything; `resolve()` and then `remaining`, `set` and
-    `accumulated_core_usage` give the stages one by one. One instance serves one solve."""
+    """Solves one chain. `solve()` does everything; `resolve()` and then `accumulated_core_usage` give the stages one by
+    one. One instance serves one solve."""
 
     def __init__(
         self,
@@ -89,13 +87,12 @@ class ShardSolver:
         if failure is not None:
             return failure
         live = tuple(self._network.masks)
-        found, honoured = self._select()
-        self._stats = replace(self._stats, search_nodes=found.nodes, propagations=self._network.updates)
+        found = self._select_max_cores()
         if found.configs is None:
             if found.complete:
                 return self._infeasible(Failure.SEARCH)
             return replace(self._infeasible(Failure.LIMIT), status=SolveStatus.UNKNOWN)
-        return self._solution(found, honoured, live)
+        return self._solution(found, live)
 
     def resolve(self) -> ChainInfeasible | None:
         """Build and propagate every edge. None on success."""
@@ -106,10 +103,7 @@ class ShardSolver:
             if not mask:
                 return self._infeasible(Failure.NO_CONFIG, op=op)
         for op in self._problem.entries:
-            before = self._network.masks[op]
-            accepted = self._preprocess_entry(op)
-            self._tell_entry(op, before)
-            if not accepted:
+            if not self._preprocess_entry(op):
                 return self._infeasible(Failure.ENTRY, op=op)
         for index in self._problem.resolution_order:
             masks, built = tuple(self._network.masks), self._stats.paths_built
@@ -121,39 +115,10 @@ class ShardSolver:
         self._tell_resolved()
         return None
 
-    def remaining(self, op: int) -> int:
-        """Set of the op's configs still alive."""
-        return self._network.masks[op]
-
-    def set(self, op: int, config: int) -> bool:
-        """Choose a live config and propagate. False (and no change) if that leaves an edge without paths."""
-        if not contains(self._network.masks[op], config):
-            raise StateError(f"config {config} of op {op} is not alive")
-        before = self._network.snapshot()
-        if self._network.set(op, config) is None:
-            return True
-        self._network.restore(before)
-        return False
-
     def accumulated_core_usage(self) -> AccumulatedUsage:
         """Accumulated usage of the configs alive; only after a successful `resolve`."""
         network = self._network
         return accumulate_core_usage(self._problem, network.masks, network.path_sets, self._scales)
-
-    @property
-    def modes(self) -> tuple[EdgeMode | None, ...]:
-        """Per edge: direct, resharded or either; None where resolution did not get that far."""
-        return tuple(self._modes)
-
-    @property
-    def stats(self) -> SolveStats:
-        """What the stages so far have taken."""
-        return replace(self._stats, propagations=self._network.updates)
-
-    def _tell_entry(self, op: int, before: int) -> None:
-        if self._observe is not None:
-            options = tuple(self._connections.entry_reshards.get(op, ()))
-            self._observe(EntryStep(op, before, self._connections.entry_direct[op], options))
 
     def _tell_edge(self, index: int, before: tuple[int, ...], pairs: int, failure: Failure | None) -> None:
         if self._observe is not None:
@@ -175,15 +140,16 @@ class ShardSolver:
         live = self._network.masks[op]
         accepted = 0
         if op not in self._problem.always_reshard_entry:
-            self._count(oracle_calls=1)
             accepted = self._oracle.external(op, live) & live
         self._connections.entry_direct[op] = accepted
         if not accepted:
-            self._count(oracle_calls=1)
             options = self._connections.entry_reshards[op] = self._oracle.external_reshards(op, live)
             for option in options:
                 accepted |= option.enables & live if contains(option.producers, 0) else 0
         self._network.masks[op] = accepted
+        if self._observe is not None:
+            offered = tuple(self._connections.entry_reshards.get(op, ()))
+            self._observe(EntryStep(op, live, self._connections.entry_direct[op], offered))
         return accepted != 0
 
     def _build_edge(self, index: int) -> Failure | None:
@@ -206,13 +172,12 @@ class ShardSolver:
         return None if self._add_paths(index, bridged) else Failure.PROPAGATION
 
     def _add_paths(self, index: int, rows: Sequence[int]) -> bool:
-        self._count(paths_built=sum(row.bit_count() for row in rows))
+        self._stats = replace(self._stats, paths_built=self._stats.paths_built + sum(row.bit_count() for row in rows))
         return self._network.add_paths(index, rows) is None
 
     def _query_direct(self, index: int) -> list[int]:
         edge = self._problem.edges[index]
         producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
-        self._count(oracle_calls=1)
         rows = self._oracle.paths(edge, producers, consumers)
         if len(rows) != self._problem.config_counts[edge.producer]:
             raise StateError(f"the oracle gave {len(rows)} rows for edge {index}, one per producer config is needed")
@@ -222,7 +187,6 @@ class ShardSolver:
         """Rows after a reshard; remembers the options for the final choice of the layout."""
         edge = self._problem.edges[index]
         producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
-        self._count(oracle_calls=1)
         options = self._connections.reshards[index] = self._oracle.reshards(edge, producers, consumers)
         rows = [0] * self._problem.config_counts[edge.producer]
         for option in options:
@@ -232,35 +196,19 @@ class ShardSolver:
                     rows[config] |= enables
         return rows
 
-    def _select(self) -> tuple[_Selection, bool | None]:
-        """Selection among the last op's preferred configs first, if there are any."""
-        preferred = self._problem.preferred_last_mask
-        if preferred is None:
-            return self._select_max_cores(), None
-        last = self._problem.num_ops - 1
-        before = self._network.snapshot()
-        if preferred & self._network.masks[last] and self._network.restrict(last, preferred) is None:
-            found = self._select_max_cores()
-            if found.configs is not None:
-                return found, True
-            self._network.restore(before)
-            return self._select_max_cores(), False
-        self._network.restore(before)
-        return self._select_max_cores(), False
-
     def _select_max_cores(self) -> _Selection:
         if self._by_cpsat or not self._problem.is_forest:
             table = materialise(self._problem, self._oracle, modes=self._modes, live=self._network.masks)
             found = solve_chain_cpsat(table, ChainObjective.CORE_USAGE)
             if isinstance(found, ChainInfeasible):
-                return _Selection(None, found.status is SolveStatus.INFEASIBLE, 0, found.stats.search_nodes)
+                return _Selection(None, found.status is SolveStatus.INFEASIBLE, 0)
             assert found.bound is not None, "CP-SAT gives a bound with every choice"
-            return _Selection(found.configs, found.status is SolveStatus.OPTIMAL, found.bound, found.stats.search_nodes)
+            return _Selection(found.configs, found.status is SolveStatus.OPTIMAL, found.bound)
         usage = self.accumulated_core_usage()
         configs = select_most_cores(self._problem, self._network, usage, self._connections)
-        return _Selection(configs, complete=True, bound=usage.bound.__floor__(), nodes=0)
+        return _Selection(configs, complete=True, bound=usage.bound.__floor__())
 
-    def _solution(self, found: _Selection, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
+    def _solution(self, found: _Selection, live: tuple[int, ...]) -> ChainSolution:
         if found.configs is None or None in self._modes:
             raise StateError("no solution to report")
         configs, ways = found.configs, self._connections
@@ -272,11 +220,10 @@ class ShardSolver:
             edge_reshards=tuple(way.layout_id for way in edges),
             entry_reshards=tuple(entries),
             core_usage=self._problem.total_cores(configs),
-            time_ns=ways.total_ns(configs) if ways.are_timed else None,
+            time_ns=ways.total_ns(configs),
             bound=found.bound,
             modes=tuple(mode for mode in self._modes if mode is not None),
             live=live,
-            preferred_last_honoured=honoured,
             stats=self._stats,
         )
 
@@ -287,14 +234,6 @@ class ShardSolver:
             failure=failure,
             op=edge.consumer if edge is not None else op,
             edge=edge,
-            edge_index=edge_index,
             modes=tuple(self._modes),
-            stats=self.stats,
-        )
-
-    def _count(self, *, oracle_calls: int = 0, paths_built: int = 0) -> None:
-        self._stats = replace(
-            self._stats,
-            oracle_calls=self._stats.oracle_calls + oracle_calls,
-            paths_built=self._stats.paths_built + paths_built,
+            stats=self._stats,
         )

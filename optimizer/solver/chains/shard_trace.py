@@ -85,8 +85,8 @@ class ResolvedStep:
         return sum(row.bit_count() for row in self.path_sets[index].values())
 
 
-Step = EntryStep | EdgeStep | ResolvedStep
-Observer = Callable[[Step], None]
+SolverStep = EntryStep | EdgeStep | ResolvedStep
+Observer = Callable[[SolverStep], None]
 
 
 class Solver(Protocol):
@@ -112,7 +112,7 @@ class ChainTrace:
     @staticmethod
     def of(solve: Solver, problem: ChainProblem, oracle: EdgeOracle) -> ChainTrace:
         """Solve a chain, and keep every step."""
-        steps: list[Step] = []
+        steps: list[SolverStep] = []
         result = solve(problem, oracle, steps.append)
         return ChainTrace(
             problem,

@@ -47,31 +47,6 @@ class Capacity:
     nodes: dict[int, NodeUse]
     """Nodes whose options differ in some row."""
 
-    def load(self, chosen: Sequence[int]) -> Table:
-        """Bytes above the least in every row."""
-        change = np.zeros(len(self.steps) + 1, dtype=np.int64)
-        for v, use in self.nodes.items():
-            row = use.extra[chosen[v]]
-            np.add.at(change, use.starts, row)
-            np.subtract.at(change, use.ends, row)
-        return np.cumsum(change[:-1])
-
-    def excess(self, chosen: Sequence[int]) -> Table:
-        """Bytes above the limit in every row; negative where there is room."""
-        return self.load(chosen) - self.limits
-
-    def fits(self, chosen: Sequence[int]) -> bool:
-        return not len(self.steps) or bool((self.excess(chosen) <= 0).all())
-
-    def row_of(self, v: int, option: int) -> Table:
-        """The node's extra bytes in every row if it takes an option."""
-        row = np.zeros(len(self.steps), dtype=np.int64)
-        if v in self.nodes:
-            use = self.nodes[v]
-            for start, end, size in zip(use.starts, use.ends, use.extra[option], strict=True):
-                row[start:end] = size
-        return row
-
 
 def capacity_of(problem: GraphProblem) -> Capacity:
     """The rows that can bind."""
@@ -136,7 +111,7 @@ class FlatUses:
         self._largest = np.concatenate((np.zeros(0, dtype=np.int64), *(largest[kind] for kind in kinds)))
 
     def excess(self, chosen: Sequence[int]) -> Table:
-        """`Capacity.excess`."""
+        """Bytes above the limit in every row; negative where there is room."""
         row = self._sizes[self._at + np.asarray(chosen, dtype=np.int64)[self._node] * self._width]
         change = np.zeros(self._rows + 1, dtype=np.int64)
         np.add.at(change, self.starts, row)

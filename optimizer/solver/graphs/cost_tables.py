@@ -111,7 +111,8 @@ class ClassMerges:
 def classed(table: Table) -> ClassedTable:
     """Equal rows of a table of two axes found, in order of first occurrence."""
     known: dict[bytes, int] = {}
-    class_of = np.asarray([known.setdefault(row.tobytes(), len(known)) for row in table], dtype=np.int64)
+    numbers = [known.setdefault(row.tobytes(), len(known)) for row in np.ascontiguousarray(table)]
+    class_of = np.asarray(numbers, dtype=np.int64)
     first = np.unique(class_of, return_index=True)[1]
     return ClassedTable(np.ascontiguousarray(table[first]), class_of)
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.solver.graphs.cost_tables import classed
 from optimizer.solver.graphs.graph_problem import FORBIDDEN
 from optimizer.solver.graphs.usages import Table
 
@@ -23,15 +24,6 @@ NEVER = -(1 << 60)
 WORK_LIMIT = 30_000_000
 """Comparisons of cells for one pair; pairs that would take more count as never dominated unless rows are alike."""
 _CHUNK = 4_000_000
-
-
-def classes(matrix: Table) -> tuple[Table, Table]:
-    """Distinct rows in order of appearance, and each row's number among them."""
-    known: dict[bytes, int] = {}
-    numbers = [known.setdefault(row.tobytes(), len(known)) for row in np.ascontiguousarray(matrix)]
-    members = np.asarray(numbers, dtype=np.int64)
-    first = np.unique(members, return_index=True)[1]
-    return matrix[first], members
 
 
 def survivors(costs: Table, matrices: Sequence[Table], extra: Table) -> Table:
@@ -43,19 +35,20 @@ def survivors(costs: Table, matrices: Sequence[Table], extra: Table) -> Table:
     count = len(costs)
     if count < 2:
         return np.arange(count)
-    parts = [classes(matrix) for matrix in matrices]
-    uses, use_of = classes(extra)
-    kinds = np.stack([use_of, *(members for _, members in parts)], axis=1)
+    parts = [classed(matrix) for matrix in matrices]
+    uses = classed(extra)
+    kinds = np.stack([uses.class_of, *(part.class_of for part in parts)], axis=1)
     order = np.lexsort((np.arange(count), costs))
     first: dict[bytes, int] = {}
     for i in order:
         first.setdefault(kinds[i].tobytes(), int(i))
     left = np.asarray(sorted(first.values()), dtype=np.int64)
     gain = costs[left][:, None] - costs[left][None, :]
-    smaller = _never_more(uses)
-    gain = np.where(smaller[np.ix_(use_of[left], use_of[left])], gain, NEVER)
-    for distinct, members in parts:
-        gain = np.maximum(gain + _least_gain(distinct)[np.ix_(members[left], members[left])], NEVER)
+    use_of = uses.class_of[left]
+    gain = np.where(_never_more(uses.rows)[np.ix_(use_of, use_of)], gain, NEVER)
+    for part in parts:
+        members = part.class_of[left]
+        gain = np.maximum(gain + _least_gain(part.rows)[np.ix_(members, members)], NEVER)
     dominated = gain >= 0
     np.fill_diagonal(dominated, False)
     mutual = dominated & dominated.T
@@ -73,7 +66,7 @@ def _never_more(uses: Table) -> NDArray[np.bool_]:
 
 def _least_gain(rows: Table) -> Table:
     """[i, j]: the least that row i costs more than row j, over the columns that i allows."""
-    columns = classes(np.ascontiguousarray(rows.T))[0].T
+    columns = classed(rows.T).rows.T
     count, width = columns.shape
     result = np.full((count, count), NEVER, dtype=np.int64)
     np.fill_diagonal(result, 0)

@@ -21,12 +21,14 @@ import numpy as np
 from optimizer.errors import TimeLimitError
 from optimizer.process import logs
 from optimizer.solver.graphs.cost_tables import Factor, joint, least_by_classes, lifted, matched
-from optimizer.solver.graphs.elimination_memo import EliminationMemo, Outcome, Part, Step
+from optimizer.solver.graphs.elimination_memo import EliminationMemo, NodeStep, Part, Replacement
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.graphs.usages import Table, UsageArrays
 
 DEFAULT_TABLE_LIMIT = 1_000_000
 """Entries of the largest table that is built."""
+TOTALS_TABLE_LIMIT = 8_000_000
+"""The same for the totals of one node, whose table is that of no other elimination."""
 IMPROVEMENTS = 3
 """Passes over a choice that is not proven."""
 MANY_OPTIONS = 48
@@ -78,6 +80,16 @@ def eliminate(
     solution = GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
     _log.debug("elimination", nodes=len(costs), options=sum(problem.sizes), bound=bound, value=solution.value)
     return solution
+
+
+def node_totals(problem: GraphProblem, node: int, table_limit: int = TOTALS_TABLE_LIMIT) -> Table:
+    """Per option of a node the least total with it, capacity aside, FORBIDDEN if there is none (min-marginals).
+
+    The node is left to the end of the elimination; what then remains is a table over its options. They are exact while
+    no table gets too large, else lower bounds (Dechter, "Bucket elimination: a unifying framework", 1999).
+    """
+    run = _Elimination(problem, problem.costs, table_limit, None, EliminationMemo())
+    return run.eliminate_around(node)
 
 
 def _improved(
@@ -138,7 +150,7 @@ class _Elimination:
         self._factors = [Factor((v,), row, rows[id(row)]) for v, row in enumerate(costs)]
         self._factors += (Factor((p.a, p.b), p.matrix, memo.key_of_shared(p.matrix)) for p in problem.pairs)
         self._of: list[dict[int, Factor]] = [{} for _ in self._sizes]
-        self._buckets: list[tuple[Step, Outcome]] = []
+        self._buckets: list[tuple[NodeStep, Replacement]] = []
 
     def repeat(self) -> bool:
         """The steps that the last solve of a problem with these pairs took, with this one's tables.
@@ -154,11 +166,22 @@ class _Elimination:
 
     def eliminate(self) -> None:
         """All nodes, narrowest first."""
+        self._eliminate_all_but(None)
+        if self._chosen is None:
+            self._memo.keep_plan(self._problem.pairs, self._limit, tuple(step for step, _ in self._buckets))
+
+    def eliminate_around(self, last: int) -> Table:
+        """All nodes but one; what its options cost then."""
+        self._eliminate_all_but(last)
+        total = self.bound + np.sum([factor.table for factor in self._of[last].values()], axis=0)
+        return np.asarray(np.minimum(total, FORBIDDEN))
+
+    def _eliminate_all_but(self, last: int | None) -> None:
         for serial, factor in enumerate(self._factors):
             for v in factor.scope:
                 self._of[v][serial] = factor
-        heap = [(self._width(v), v) for v in range(len(self._sizes))]
-        newest = [width for width, _ in heap]
+        newest = [self._width(v) for v in range(len(self._sizes))]
+        heap = [(width, v) for v, width in enumerate(newest) if v != last]
         heapq.heapify(heap)
         while heap:
             width, v = heapq.heappop(heap)
@@ -168,11 +191,9 @@ class _Elimination:
             newest[v] = -1
             for u in self._take_out(v, width):
                 now = self._width(u)
-                if now != newest[u]:
+                if now != newest[u] and u != last:
                     newest[u] = now
                     heapq.heappush(heap, (now, u))
-        if self._chosen is None:
-            self._memo.keep_plan(self._problem.pairs, self._limit, tuple(step for step, _ in self._buckets))
 
     def _poll(self) -> None:
         if self._stop is not None and self._stop():
@@ -190,7 +211,7 @@ class _Elimination:
             chosen[step.node] = outcome.picks[at]
         return chosen
 
-    def _best(self, step: Step, chosen: Sequence[int]) -> int:
+    def _best(self, step: NodeStep, chosen: Sequence[int]) -> int:
         row = np.zeros(self._sizes[step.node], dtype=np.int64)
         for serial in step.taken:
             factor = self._factors[serial]
@@ -236,13 +257,13 @@ class _Elimination:
         shape = self._memo.shape_of((place[v], self._limit, scopes))
         outcome = self._outcome(place[v], scopes, taken, shape)
         given = tuple(part.scope for part in outcome.parts)
-        self._buckets.append((Step(v, tuple(order), taken, scopes, shape, given), outcome))
+        self._buckets.append((NodeStep(v, tuple(order), taken, scopes, shape, given), outcome))
         self.bound += outcome.constant
         for part in outcome.parts:
             self._add(Factor(tuple(order[n] for n in part.scope), part.table, part.key))
         return changed.union(u for u in order if u != v)
 
-    def _do(self, step: Step) -> bool:
+    def _do(self, step: NodeStep) -> bool:
         """A step whose arrangement is known; False if its tables are split otherwise now."""
         outcome = self._outcome(step.order.index(step.node), step.scopes, step.taken, step.shape)
         self._buckets.append((step, outcome))
@@ -251,7 +272,7 @@ class _Elimination:
             self._factors.append(Factor(tuple([step.order[n] for n in part.scope]), part.table, part.key))
         return tuple([part.scope for part in outcome.parts]) == step.given
 
-    def _outcome(self, node: int, scopes: Sequence[tuple[int, ...]], taken: Sequence[int], shape: int) -> Outcome:
+    def _outcome(self, node: int, scopes: Sequence[tuple[int, ...]], taken: Sequence[int], shape: int) -> Replacement:
         """What replaces these tables, looked up if it is known."""
         factors = [self._factors[serial] for serial in taken]
         signature = (shape, tuple([factor.key for factor in factors]))
@@ -296,7 +317,7 @@ class _Bucket:
         self._limit = limit
         self._sizes = {u: size for f in factors for u, size in zip(f.scope, f.table.shape, strict=True)}
 
-    def outcome(self, signature: Hashable) -> Outcome:
+    def outcome(self, signature: Hashable) -> Replacement:
         whole = self._by_classes()
         if whole is not None:
             tables = [whole]
@@ -314,7 +335,7 @@ class _Bucket:
             table, least = lifted(table)
             constant += least
             parts.append(Part(scope, table, self._memo.key_of_result(table, signature, n)))
-        return Outcome(tuple(parts), constant)
+        return Replacement(tuple(parts), constant)
 
     def _by_classes(self) -> tuple[tuple[int, ...], Table] | None:
         """The result by classes of options; None if the tables are not of that kind or it would be more work."""

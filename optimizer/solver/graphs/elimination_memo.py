@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Replacement:
     """What became of an eliminated node's tables."""
 
     parts: tuple[Part, ...]
@@ -45,7 +45,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeStep:
     """One node's elimination, as far as it does not depend on what the tables contain."""
 
     node: int
@@ -61,7 +61,7 @@ class Step:
     """Axes of the tables that replace them."""
 
 
-Plan = tuple[Step, ...]
+Elimination = tuple[NodeStep, ...]
 
 
 class EliminationMemo:
@@ -75,13 +75,13 @@ class EliminationMemo:
         self._held: dict[int, tuple[Table, int]] = {}
         """Tables of problems by object: those are shared and do not change."""
         self._keys: dict[Hashable, int] = {}
-        self._outcomes: dict[Hashable, Outcome] = {}
-        self._recent: dict[Hashable, Outcome] = {}
+        self._outcomes: dict[Hashable, Replacement] = {}
+        self._recent: dict[Hashable, Replacement] = {}
         self._classed: dict[tuple[int, bool], tuple[ClassedTable, int]] = {}
         self._classes: dict[bytes, int] = {}
         self._merges: dict[tuple[int, ...], ClassMerges] = {}
         self._shapes: dict[Hashable, int] = {}
-        self._plans: dict[tuple[int, int], tuple[object, Plan]] = {}
+        self._plans: dict[tuple[int, int], tuple[object, Elimination]] = {}
 
     def begin(self) -> None:
         """A new solve: what the last one did not ask for is forgotten."""
@@ -100,7 +100,7 @@ class EliminationMemo:
             held = self._held[id(table)] = (table, self.key_of(table))
         return held[1]
 
-    def find(self, signature: Hashable) -> Outcome | None:
+    def find(self, signature: Hashable) -> Replacement | None:
         """The outcome of an arrangement of tables seen before."""
         found = self._recent.get(signature)
         if found is None:
@@ -115,15 +115,15 @@ class EliminationMemo:
         """A number for an arrangement of tables."""
         return self._shapes.setdefault(shape, len(self._shapes))
 
-    def plan_of(self, pairs: object, limit: int) -> Plan | None:
+    def plan_of(self, pairs: object, limit: int) -> Elimination | None:
         """The steps that the last solve with these pairs of nodes took."""
         held = self._plans.get((id(pairs), limit))
         return None if held is None else held[1]
 
-    def keep_plan(self, pairs: object, limit: int, plan: Plan) -> None:
+    def keep_plan(self, pairs: object, limit: int, plan: Elimination) -> None:
         self._plans[id(pairs), limit] = pairs, plan
 
-    def put(self, signature: Hashable, outcome: Outcome) -> None:
+    def put(self, signature: Hashable, outcome: Replacement) -> None:
         self._keep(signature, outcome)
 
     def key_of_result(self, table: Table, signature: Hashable, part: int) -> int:
@@ -152,7 +152,7 @@ class EliminationMemo:
             self._classed[key, first] = found, number
         return self._classed[key, first]
 
-    def _keep(self, signature: Hashable, outcome: Outcome) -> None:
+    def _keep(self, signature: Hashable, outcome: Replacement) -> None:
         size = sum(part.table.nbytes for part in outcome.parts)
         if self._bytes + size <= self._limit_bytes:
             self._bytes += size

@@ -14,39 +14,31 @@ import numpy as np
 from ortools.sat.sat_parameters_pb2 import SatParameters
 
 from optimizer.errors import StateError
-from optimizer.solver.cpsat_run import BinaryModel, Outcome, Var, run
+from optimizer.solver.cpsat_run import BinaryModel, Var, run
 from optimizer.solver.graphs.capacity import capacity_of
-from optimizer.solver.graphs.dominance import classes
-from optimizer.solver.graphs.graph_presolve import Presolved, presolve, untouched
+from optimizer.solver.graphs.cost_tables import ClassedTable, classed
+from optimizer.solver.graphs.graph_presolve import presolve, untouched
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.graphs.usages import Table
 
-SUBSOLVERS = ("max_lp", "quick_restart")
-"""Of two racing workers. With these the bound closes; by default it stalls (google/or-tools #3662)."""
 ROOT_ITERATIONS = 20_000
 """Of the simplex at the root: enough to solve the whole linear program there, which then does most of the proof."""
-
-Row = Sequence[Var]
 
 
 def solve_cpsat(
     problem: GraphProblem,
-    hint: Sequence[int] | None = None,
     work_limit: float | None = None,
     *,
     upper_bound: int | None = None,
     stop: Callable[[], bool] | None = None,
-    reproducible: bool = True,
     reduce: bool = True,
 ) -> GraphSolution:
     """The best choice that fits, and the proven bound.
 
-    `hint` is a choice to begin with, and the answer if none cheaper is found; `work_limit` is CP-SAT's deterministic
-    time, in its seconds. With `upper_bound` only choices of less value are looked for: if there is none, `chosen` is
-    None and `lower_bound` the upper bound.
-    `stop` is asked every 50 ms; when it says so, the best choice so far is returned with what is proven by then.
-    `reproducible` gives the same choice in every run (unless stopped), from one worker with the full linear program;
-    without it two workers race. Interleaving two workers is reproducible too, but takes three times the work.
+    `work_limit` is CP-SAT's deterministic time, in its seconds. With `upper_bound` only choices of less value are
+    looked for: if there is none, `chosen` is None and `lower_bound` the upper bound.
+    `stop` is asked every 50 ms; when it says so, the best choice so far is returned with what is proven by then. Unless
+    stopped, every run gives the same choice.
     Without `reduce` the problem is put to CP-SAT as it is.
     """
     cutoff = FORBIDDEN if upper_bound is None else upper_bound
@@ -56,32 +48,20 @@ def solve_cpsat(
     model = _Model(small.problem)
     if cutoff < FORBIDDEN:
         model.cut_off(cutoff - 1 - small.offset)
-    if hint is not None:
-        model.hint(small.shrink(hint))
-    outcome = run(model.written, _parameters(work_limit, reproducible, reduce and cutoff < FORBIDDEN), stop)
+    outcome = run(model.written, _parameters(work_limit, reduce and cutoff < FORBIDDEN), stop)
     if not outcome.feasible:
         return GraphSolution(None, FORBIDDEN, cutoff)
     proven = min(cutoff, small.offset + outcome.bound)
-    found = []
-    if outcome.values is not None:
-        found.append(_restored(problem, small, model.read(outcome.values), outcome, proven))
-    if hint is not None and problem.fits(hint) and problem.value(hint) < cutoff:
-        value = problem.value(hint)
-        found.append(GraphSolution(tuple(hint), value, min(proven, value)))
-    return min(found, key=lambda solution: solution.value, default=GraphSolution(None, FORBIDDEN, proven))
-
-
-def _restored(
-    problem: GraphProblem, small: Presolved, chosen: Sequence[int], outcome: Outcome, proven: int
-) -> GraphSolution:
-    found = small.restore(chosen)
+    if outcome.values is None:
+        return GraphSolution(None, FORBIDDEN, proven)
+    found = small.restore(model.read(outcome.values))
     value = problem.value(found)
     if not problem.fits(found):
         raise StateError("the solver's choice does not fit the capacity")
     return GraphSolution(found, value, value if outcome.optimal else min(proven, value))
 
 
-def _parameters(work_limit: float | None, reproducible: bool, proof: bool) -> SatParameters:
+def _parameters(work_limit: float | None, proof: bool) -> SatParameters:
     """`proof`: a choice is known, only better ones are looked for."""
     parameters = SatParameters()
     if proof:
@@ -91,12 +71,8 @@ def _parameters(work_limit: float | None, reproducible: bool, proof: bool) -> Sa
         parameters.cp_model_probing_level = 0
         parameters.add_lp_constraints_lazily = False
         parameters.root_lp_iterations = ROOT_ITERATIONS
-    if reproducible:
-        parameters.num_workers = 1
-        parameters.linearization_level = 2
-    else:
-        parameters.num_workers = 2
-        parameters.subsolvers.extend(SUBSOLVERS)
+    parameters.num_workers = 1
+    parameters.linearization_level = 2
     if work_limit is not None:
         parameters.max_deterministic_time = work_limit
     return parameters
@@ -110,10 +86,6 @@ class _Model:
         self._problem = problem
         self._objective: list[tuple[Var, int]] = []
         self._chosen = [[self.written.new_var() for _ in row] for row in problem.costs]
-        self._sums: list[tuple[Var, int, frozenset[int]]] = []
-        """Variables that follow from a node's option, for hints: variable, node, its options that set it."""
-        self._cells: list[tuple[Var, int, frozenset[int], int, frozenset[int]]] = []
-        """The same for two nodes."""
         for row, costs in zip(self._chosen, problem.costs, strict=True):
             self.written.exactly_one(row)
             self._objective += [(x, int(c)) for x, c in zip(row, costs, strict=True) if 0 < c < FORBIDDEN]
@@ -129,76 +101,53 @@ class _Model:
         """Only choices that cost no more."""
         self.written.cut_off(most)
 
-    def hint(self, options: Sequence[int | None]) -> None:
-        """Begin with these options. Only a complete hint covers every variable."""
-        for row, option in zip(self._chosen, options, strict=True):
-            for i, x in enumerate(row):
-                if option is not None:
-                    self.written.hint(x, i == option)
-        for x, v, members in self._sums:
-            if options[v] is not None:
-                self.written.hint(x, options[v] in members)
-        for x, a, rows, b, columns in self._cells:
-            if options[a] is not None and options[b] is not None:
-                self.written.hint(x, options[a] in rows and options[b] in columns)
-
     def read(self, values: Sequence[int]) -> tuple[int, ...]:
         """The option of every node."""
         return tuple(next(i for i, x in enumerate(row) if values[x]) for row in self._chosen)
 
     def _pair(self, a: int, b: int, matrix: Table) -> None:
-        distinct, row_of = classes(matrix)
-        columns, column_of = classes(np.ascontiguousarray(distinct.T))
-        rest = columns.T
+        by_row = classed(matrix)
+        by_column = classed(by_row.rows.T)
+        rest = by_column.rows.T
         allowed = rest < FORBIDDEN
         if not rest[allowed].any() and allowed.all():
             return
-        rows, cols = self._classes(a, row_of, len(rest)), self._classes(b, column_of, rest.shape[1])
+        rows, cols = self._classes(a, by_row), self._classes(b, by_column)
         if not rest[allowed].any():
             for x, line in zip(rows, allowed, strict=True):
                 self._implies(x, [y for y, ok in zip(cols, line, strict=True) if ok], bool(line.all()))
             for y, line in zip(cols, allowed.T, strict=True):
                 self._implies(y, [x for x, ok in zip(rows, line, strict=True) if ok], bool(line.all()))
             return
-        self._flow(a, b, rest, (rows, cols), (_members(row_of), _members(column_of)))
+        self._flow(rest, rows, cols)
 
     def _implies(self, x: Var, ways: list[Var], free: bool) -> None:
         if not free:
             self.written.implies(x, ways)
 
-    def _classes(self, v: int, class_of: Table, count: int) -> list[Var]:
+    def _classes(self, v: int, table: ClassedTable) -> list[Var]:
         """One variable per class of a node's options: whether the option is of it."""
-        members = _members(class_of)
         result = []
-        for number in range(count):
-            options = members[number]
+        for number in range(len(table.rows)):
+            options = np.flatnonzero(table.class_of == number).tolist()
             if len(options) == 1:
-                result.append(self._chosen[v][next(iter(options))])
+                result.append(self._chosen[v][options[0]])
                 continue
             x = self.written.new_var()
-            self.written.sums_to([self._chosen[v][i] for i in sorted(options)], x)
-            self._sums.append((x, v, options))
+            self.written.sums_to([self._chosen[v][i] for i in options], x)
             result.append(x)
         return result
 
-    def _flow(
-        self,
-        a: int,
-        b: int,
-        rest: Table,
-        sides: tuple[Row, Row],
-        members: tuple[Sequence[frozenset[int]], Sequence[frozenset[int]]],
-    ) -> None:
-        into: list[list[Var]] = [[] for _ in sides[0]]
-        out: list[list[Var]] = [[] for _ in sides[1]]
+    def _flow(self, rest: Table, rows: Sequence[Var], cols: Sequence[Var]) -> None:
+        into: list[list[Var]] = [[] for _ in rows]
+        out: list[list[Var]] = [[] for _ in cols]
         for i, j in np.argwhere(rest < FORBIDDEN).tolist():
             cell = self.written.new_var()
             into[i].append(cell)
             out[j].append(cell)
-            self._cells.append((cell, a, members[0][i], b, members[1][j]))
             if rest[i, j]:
                 self._objective.append((cell, int(rest[i, j])))
-        for x, cells in zip((*sides[0], *sides[1]), (*into, *out), strict=True):
+        for x, cells in zip((*rows, *cols), (*into, *out), strict=True):
             self.written.sums_to(cells, x)
 
     def _capacity(self) -> None:
@@ -211,11 +160,3 @@ class _Model:
                     terms[row] += added
         for members, limit in zip(terms, capacity.limits.tolist(), strict=True):
             self.written.at_most([x for x, _ in members], [size for _, size in members], limit)
-
-
-def _members(class_of: Table) -> list[frozenset[int]]:
-    count = int(class_of.max(initial=-1)) + 1
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for option, number in enumerate(class_of.tolist()):
-        groups[number].append(option)
-    return [frozenset(group) for group in groups]

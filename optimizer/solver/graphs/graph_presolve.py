@@ -64,14 +64,6 @@ class Presolved:
             found[step.node] = int(step.option[tuple(map(int, at))])
         return tuple(found[v] for v in range(len(found)))
 
-    def shrink(self, chosen: Sequence[int]) -> tuple[int | None, ...]:
-        """A choice of the larger problem in terms of the smaller one; None where its option is gone."""
-        result: list[int | None] = []
-        for v, row in zip(self._nodes, self._options, strict=True):
-            at = np.flatnonzero(row == chosen[v])
-            result.append(int(at[0]) if len(at) else None)
-        return tuple(result)
-
 
 def presolve(problem: GraphProblem, upper_bound: int = FORBIDDEN) -> Presolved:
     """The problem without what cannot be in a choice of value below `upper_bound`, or need not be."""

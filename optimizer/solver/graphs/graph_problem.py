@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, product
+
+import numpy as np
 
 from optimizer.errors import StateError
 from optimizer.solver.graphs.usages import Table, Usage, UsageArrays
@@ -68,18 +69,18 @@ class GraphProblem:
         total = sum(int(row[i]) for row, i in zip(self.costs, chosen, strict=True))
         return total + sum(int(p.matrix[chosen[p.a], chosen[p.b]]) for p in self.pairs)
 
-    def load(self, chosen: Sequence[int]) -> list[int]:
-        """Bytes taken at every step."""
-        change = [0] * (len(self.capacity) + 1)
-        for rows, i in zip(self.usages, chosen, strict=False):
-            for usage in rows[i]:
-                if usage.first <= usage.last:
-                    change[usage.first] += usage.size
-                    change[usage.last + 1] -= usage.size
-        return list(accumulate(change[:-1]))
+    def loads(self, chosen: Sequence[int], nodes: Sequence[int] | None = None) -> Table:
+        """Bytes that a choice takes at every step, by all nodes or by some."""
+        change = np.zeros(len(self.capacity) + 1, dtype=np.int64)
+        for v in range(len(chosen)) if nodes is None else nodes:
+            for use in self.usages[v][chosen[v]] if self.usages else ():
+                if use.first <= use.last:
+                    change[use.first] += use.size
+                    change[use.last + 1] -= use.size
+        return np.asarray(np.cumsum(change[:-1]), dtype=np.int64)
 
     def fits(self, chosen: Sequence[int]) -> bool:
-        return all(used <= limit for used, limit in zip(self.load(chosen), self.capacity, strict=True))
+        return bool((self.loads(chosen) <= np.asarray(self.capacity)).all())
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,3 @@ class GraphSolution:
     def gap(self) -> float:
         """Share of the value that is not proven necessary."""
         return 0.0 if self.value <= self.lower_bound else (self.value - self.lower_bound) / self.value
-
-
-def brute_force(problem: GraphProblem) -> GraphSolution:
-    """The best of all combinations, the first of equal ones: for tests of other solvers."""
-    best: tuple[int, tuple[int, ...] | None] = (FORBIDDEN, None)
-    for chosen in product(*(range(n) for n in problem.sizes)):
-        value = problem.value(chosen)
-        if value < best[0] and problem.fits(chosen):
-            best = (value, chosen)
-    return GraphSolution(best[1], best[0], best[0])

@@ -8,7 +8,7 @@ is a lower bound of every choice that fits. The minimum is found by elimination 
 L is concave and piecewise linear: each choice found is one of its planes. The next prices maximise the planes found so
 far, less the squared distance from the best prices (Lemarechal; Kiwiel, "Proximity control in bundle methods", 1990).
 
-Whatever the prices, the bound is exact (`optimizer.solver.chains.priced`).
+Whatever the prices, the bound is exact (`optimizer.solver.graphs.priced`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.process import logs
-from optimizer.solver.chains.priced import Floats, PricedProblem
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.elimination import DEFAULT_TABLE_LIMIT, eliminate
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.priced import Floats, PricedProblem
 
 _log = logs.room("solver")
 

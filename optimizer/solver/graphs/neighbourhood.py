@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
-from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
+from optimizer.solver.graphs.price_ascent import fit_by_prices
 from optimizer.solver.graphs.usages import Table, Usage
 
 PRICE_ROUNDS = 12
@@ -41,10 +41,6 @@ class Neighbourhoods:
                     found[u] = None
         return tuple(sorted(found))
 
-    def loads(self, chosen: Sequence[int], nodes: Sequence[int] | None = None) -> Table:
-        """Bytes taken at every step, by all nodes or by some."""
-        return loads(self._problem, chosen, nodes)
-
     def holders(self, chosen: Sequence[int], step: int) -> tuple[int, ...]:
         """Nodes that take memory at a step."""
         usages = self._problem.usages
@@ -62,8 +58,8 @@ class Neighbourhoods:
 
         At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now.
         """
-        own = self.loads(chosen, free)
-        left = capacity - (self.loads(chosen) - own)
+        own = self._problem.loads(chosen, free)
+        left = capacity - (self._problem.loads(chosen) - own)
         at = np.asarray(sorted(strict), dtype=np.int64)
         if (left[at] < 0).any():
             return None

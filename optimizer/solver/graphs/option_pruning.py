@@ -5,7 +5,7 @@ gives what all of its options cost at least to the bound, and passes the rest on
 in shares (sequential tree-reweighted message passing: Kolmogorov, "Convergent tree-reweighted message passing for
 energy minimization", 2006). Costs are only moved, never changed, and never fall below zero: at any moment no choice
 with an option costs less than the bound and what is left on the option. With prices on memory the same holds of the
-choices that fit (`optimizer.solver.chains.priced`). All numbers are integers, so nothing is lost to rounding.
+choices that fit (`optimizer.solver.graphs.priced`). All numbers are integers, so nothing is lost to rounding.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.process import logs
-from optimizer.solver.chains.priced import PricedProblem
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.priced import PricedProblem
 from optimizer.solver.graphs.usages import Table
 
 _log = logs.room("solver")

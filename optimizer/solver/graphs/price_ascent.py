@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.solver.graphs.elimination import eliminate, priced_costs
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
-from optimizer.solver.graphs.usages import Table, UsageArrays
+from optimizer.solver.graphs.usages import UsageArrays
 
 FIRST_PRICE = 0.02
 """Of a step's share of the cost, per share of its capacity: what the first round adds."""
@@ -39,7 +39,7 @@ def fit_by_prices(
         chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price], usages), memo=memo).chosen
         if chosen is None:
             break
-        taken = loads(problem, chosen) if usages is None else usages.loads(chosen, len(capacity))
+        taken = problem.loads(chosen) if usages is None else usages.loads(chosen, len(capacity))
         excess = taken - capacity
         value = problem.value(chosen)
         if (excess <= 0).all():
@@ -49,13 +49,3 @@ def fit_by_prices(
         added = np.where(excess > 0, np.maximum(first, 2 * added), added)
         price += np.where(excess > 0, added, 0)
     return best
-
-
-def loads(problem: GraphProblem, chosen: Sequence[int], nodes: Sequence[int] | None = None) -> Table:
-    """Bytes that a choice takes at every step; of some nodes only, if given."""
-    change = np.zeros(len(problem.capacity) + 1, dtype=np.int64)
-    for v in range(len(chosen)) if nodes is None else nodes:
-        for use in problem.usages[v][chosen[v]] if problem.usages else ():
-            change[use.first] += use.size
-            change[use.last + 1] -= use.size
-    return np.asarray(np.cumsum(change[:-1]), dtype=np.int64)

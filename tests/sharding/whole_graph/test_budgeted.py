@@ -20,8 +20,9 @@ from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.option_fronts import OpOption, worthwhile
 from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
 from tests.sharding.whole_graph.test_global_policy import problem_of
+from tests.solver.graph_samples import brute_force
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
 

@@ -20,7 +20,6 @@ from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.solver.graphs.elimination import eliminate
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
-from optimizer.solver.graphs.price_ascent import loads
 from tests.sharding.whole_graph.test_global_policy import branches, problem_of, residual, run
 
 
@@ -76,7 +75,7 @@ def test_no_plan_over_the_options_is_faster_than_the_bound(make: Callable[[], Gr
     dram = DramPolicy().run(problem)
     model = GlobalProblem(problem, dram.schedule, [dram.decisions])
     least = max(own_bytes(problem, dram, op_id) for op_id in dram.schedule)
-    wanted = int(loads(model.integers, eliminate(model.integers).chosen or ()).max())
+    wanted = int(model.integers.loads(eliminate(model.integers).chosen or ()).max())
     problem.pricer.l1_limit_bytes = int(least + share * (wanted - least))
     plan = GlobalPolicy().run(problem)
     best = fastest(problem, plan.schedule)

@@ -9,24 +9,16 @@ from itertools import product
 import pytest
 
 from optimizer.device import DeviceSpec
+from optimizer.fusion.offers import KernelOffer, Sources, Wanted, WantedOperand, WantedPlaces
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.options import Options
 from optimizer.pipeline import optimize
-from optimizer.pipeline.plan_kernels import PlanKernels
+from optimizer.pipeline.plan_kernels import plan_kernels
 from optimizer.result import OptimizedGraph
-from optimizer.sharding.base import (
-    KernelOffer,
-    OpDecision,
-    Plan,
-    PolicyInput,
-    Sources,
-    Wanted,
-    WantedOperand,
-    WantedPlaces,
-)
+from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph import kernel_options
 from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
@@ -101,6 +93,7 @@ class Paying:
         self._group, self._time_ns = group, time_ns
         self.home: TensorLayout | None = None
 
+    @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         return (self._group,)
 
@@ -173,9 +166,9 @@ def test_kernels_beyond_the_most_are_taken_off_the_bound(monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel_options, "MOST_OFFERS", 1)
     problem = problem_of(waves(1))
     plan = GlobalPolicy().run(problem)
-    few = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    few = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=plan_kernels(problem))
     monkeypatch.undo()
-    many = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    many = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=plan_kernels(problem))
     assert many.left_out_ns == 0 < few.left_out_ns
     bounds = [eliminate(m.integers).lower_bound - m.added_ns - m.left_out_ns for m in (few, many)]
     assert bounds[0] <= bounds[1]
@@ -191,7 +184,7 @@ def test_what_the_policy_is_told_is_what_the_finished_plan_saves() -> None:
     problem = problem_of(waves())
     apart = replace(problem, options=replace(problem.options, in_place_ops=False))  # what is in place is in no kernel
     plan = GlobalPolicy().run(apart)
-    told = PlanKernels(problem).saved_ns(plan)
+    told = plan_kernels(problem).saved_ns(plan)
     result = run(waves(), fuse_kernels=True)
     saved = sum(region["saved_ns"] for region in result.fused_kernels)
     assert told > 0
@@ -200,7 +193,7 @@ def test_what_the_policy_is_told_is_what_the_finished_plan_saves() -> None:
 
 
 def test_groups_that_one_kernel_could_run_do_not_depend_on_layouts() -> None:
-    groups = PlanKernels(problem_of(waves(1))).groups()
+    groups = plan_kernels(problem_of(waves(1))).groups
     assert any({"sin0", "square0", "cos0"} <= set(group) for group in groups)
 
 
@@ -245,7 +238,7 @@ def test_no_plan_is_faster_than_the_optimal_one(ops: Callable[[GraphBuilder, Sha
     """Each is written as a program, and its kernels are found there, which the options know nothing of."""
     b = GraphBuilder("small")
     problem = problem_of(b.finish(ops(b, shape)))
-    kernels = PlanKernels(problem)
+    kernels = plan_kernels(problem)
     plan = GlobalPolicy().run(replace(problem, kernels=kernels))
     model = GlobalProblem(problem, plan.schedule, [plan.decisions])
     times = []
@@ -262,6 +255,7 @@ def test_no_plan_is_faster_than_the_optimal_one(ops: Callable[[GraphBuilder, Sha
 class Generous:
     """Kernels that save what no option says."""
 
+    @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         return ()
 
@@ -282,7 +276,7 @@ def test_a_kernel_spares_no_copy_that_is_needed_nowhere() -> None:
     """Sources are the graph's input, in DRAM, which the first op can read there; a kernel of one op spares one copy."""
     problem = problem_of(waves(1))
     plan = GlobalPolicy().run(problem)
-    model = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    model = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=plan_kernels(problem))
     operands = [
         operand
         for node in model.kernels

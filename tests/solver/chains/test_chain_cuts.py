@@ -12,7 +12,9 @@ from optimizer.errors import StateError
 from optimizer.solver.chains.chain_costs import INFEASIBLE, Costs
 from optimizer.solver.chains.chain_cuts import CuttableChain, cuttable, paying_stretches
 from optimizer.solver.chains.chain_problem import ChainProblem, Edge
-from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle
+from optimizer.solver.chains.materialise import EdgeTable, MaterialisedChain
+from tests.solver.chain_samples import TableOracle
+from tests.solver.chain_samples import entry as entry_of
 
 
 def costs(*rows: object) -> tuple[Costs, ...]:
@@ -49,7 +51,7 @@ def test_what_is_no_faster_stays_in_dram() -> None:
 
 def test_where_no_stretch_may_begin() -> None:
     problem = ChainProblem(core_usage=((1,), (1,)), edges=(Edge(0, 1),))
-    table = MaterialisedChain(problem, (1, 1), (EdgeTable((1,), direct_ns=((99,),)),), (EntryTable(1),))
+    table = MaterialisedChain(problem, (1, 1), (EdgeTable((1,), direct_ns=((99,),)),), (entry_of(1),))
 
     class Oracle(TableOracle):
         """Every op may be entered."""
@@ -71,7 +73,7 @@ def test_where_no_stretch_may_begin() -> None:
 
 def test_forks_cannot_be_cut() -> None:
     problem = ChainProblem(core_usage=((1,), (1,), (1,)), edges=(Edge(0, 1), Edge(0, 2)))
-    table = MaterialisedChain(problem, (1, 1, 1), (EdgeTable((1,)), EdgeTable((1,))), (EntryTable(1),))
+    table = MaterialisedChain(problem, (1, 1, 1), (EdgeTable((1,)), EdgeTable((1,))), (entry_of(1),))
 
     with pytest.raises(StateError, match="can be cut"):
         cuttable(table, TableOracle(table), (1, 1, 1), ((0,), (0,), (0,)))

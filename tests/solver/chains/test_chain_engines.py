@@ -18,7 +18,8 @@ from optimizer.sharding.chains.l1_chain import L1Chain
 from optimizer.sharding.dfsharding import DFShardingPolicy
 from optimizer.solver.chains.chain_engines import ENGINES, BitsetEngine, CpSatEngine, engine
 from optimizer.solver.chains.chain_problem import ChainInfeasible, ChainResult, ChainSolution, SolveStatus
-from optimizer.solver.chains.materialise import MaterialisedChain, TableOracle, materialise
+from optimizer.solver.chains.materialise import MaterialisedChain, materialise
+from tests.solver.chain_samples import TableOracle
 from tests.solver.test_agreement import CHAINS, EXAMPLES, all_solutions, cores, least_time, reference
 
 SOME = settings(EXAMPLES, max_examples=80)

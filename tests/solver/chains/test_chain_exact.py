@@ -14,7 +14,7 @@ from optimizer.solver.chains.bitset import full_mask
 from optimizer.solver.chains.chain_costs import ChainObjective
 from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.chains.chain_dp import solve_linear_chain
-from optimizer.solver.chains.chain_exact import solve_chain_exact
+from optimizer.solver.chains.chain_engines import BitsetEngine
 from optimizer.solver.chains.chain_problem import (
     ChainInfeasible,
     ChainProblem,
@@ -25,15 +25,17 @@ from optimizer.solver.chains.chain_problem import (
     ReshardOption,
     SolveStatus,
 )
-from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
+from optimizer.solver.chains.materialise import EdgeTable, MaterialisedChain, materialise
 from optimizer.solver.chains.shard_solver import ShardSolver
+from tests.solver.chain_samples import TableOracle
+from tests.solver.chain_samples import entry as entry_of
 
 Solver = Callable[[MaterialisedChain, ChainObjective], ChainResult]
 BOTH = pytest.mark.parametrize("solve", [solve_linear_chain, solve_chain_cpsat])
 
 
-def table(problem: ChainProblem, *edges: EdgeTable, entry: EntryTable | None = None) -> MaterialisedChain:
-    first = entry or EntryTable(full_mask(problem.config_counts[0]))
+def table(problem: ChainProblem, *edges: EdgeTable, entry: EdgeTable | None = None) -> MaterialisedChain:
+    first = entry or entry_of(full_mask(problem.config_counts[0]))
     return MaterialisedChain(problem, tuple(problem.initial_masks()), edges, (first,))
 
 
@@ -96,7 +98,7 @@ def test_equal_times_go_to_more_cores_then_rank_then_index(solve: Solver) -> Non
 @BOTH
 def test_exit_and_entry_costs_count(solve: Solver) -> None:
     problem = ChainProblem(core_usage=((1, 1, 1),), time_ns=((10, 9, 8),), exit_ns=((0, 5, 0),))
-    entry = EntryTable(direct=0b011, reshards=(ReshardOption(4, 0b100),), direct_ns=(0, 0, 0), reshard_ns=((0, 0, 1),))
+    entry = entry_of(direct=0b011, reshards=(ReshardOption(4, 0b100),), direct_ns=(0, 0, 0), reshard_ns=((0, 0, 1),))
 
     result = solution(solve(table(problem, entry=entry), ChainObjective.TIME))
 
@@ -124,7 +126,7 @@ def test_dp_names_the_edge_nothing_crosses() -> None:
 
 @BOTH
 def test_chain_without_a_usable_entry_is_reported(solve: Solver) -> None:
-    result = solve(table(ChainProblem(core_usage=((1,),)), entry=EntryTable(0)), ChainObjective.CORE_USAGE)
+    result = solve(table(ChainProblem(core_usage=((1,),)), entry=entry_of(0)), ChainObjective.CORE_USAGE)
 
     assert isinstance(result, ChainInfeasible)
     assert (result.failure, result.op) == (Failure.ENTRY, 0)
@@ -204,10 +206,10 @@ def test_shard_solver_and_cpsat_agree_on_a_dag_of_15_ops(seed: int) -> None:
 
 
 @pytest.mark.parametrize("skips", [False, True])
-def test_front_door_takes_the_solver_that_fits(skips: bool) -> None:
+def test_the_engine_takes_the_solver_that_fits(skips: bool) -> None:
     chain = layered_chain(8, 8, 6, 3, skips)
 
-    result = solution(solve_chain_exact(chain, ChainObjective.TIME))
+    result = solution(BitsetEngine().fastest(chain))
 
     assert result == solution((solve_chain_cpsat if skips else solve_linear_chain)(chain, ChainObjective.TIME))
 
@@ -241,7 +243,7 @@ def test_repeated_solves_are_equal() -> None:
 
 
 def test_ortools_is_loaded_only_when_solving() -> None:
-    modules = "optimizer.solver.chains.chain_exact, optimizer.solver.chains.shard_solver"
+    modules = "optimizer.solver.chains.chain_engines, optimizer.solver.chains.shard_solver"
     code = f"import sys, {modules}; sys.exit('ortools' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

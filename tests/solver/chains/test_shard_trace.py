@@ -16,8 +16,10 @@ from optimizer.solver.chains.chain_problem import (
     ReshardOption,
 )
 from optimizer.solver.chains.core_usage import accumulate_core_usage, usage_scales
-from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle
+from optimizer.solver.chains.materialise import EdgeTable, MaterialisedChain
 from optimizer.solver.chains.shard_trace import ChainTrace
+from tests.solver.chain_samples import TableOracle
+from tests.solver.chain_samples import entry as entry_of
 from tests.solver.test_agreement import CHAINS, EXAMPLES
 
 
@@ -30,7 +32,7 @@ PAIR = ChainProblem(core_usage=((8, 4, 2), (8, 4)), edges=(Edge(0, 1),))
 
 def pair(rows: tuple[int, ...], reshards: tuple[ReshardOption, ...] = ()) -> ChainTrace:
     """The solve of a chain of two ops: every config accepts DRAM, the edge is as given."""
-    table = MaterialisedChain(PAIR, (0b111, 0b11), (EdgeTable(rows, reshards),), (EntryTable(0b111),))
+    table = MaterialisedChain(PAIR, (0b111, 0b11), (EdgeTable(rows, reshards),), (entry_of(0b111),))
     return traced(table)
 
 

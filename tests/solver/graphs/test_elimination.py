@@ -12,9 +12,10 @@ from optimizer.errors import TimeLimitError
 from optimizer.solver.graphs.cost_tables import class_merges, classed, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination import eliminate
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
 from optimizer.solver.graphs.usages import Table
 from tests.samples import examples
+from tests.solver.graph_samples import brute_force
 
 CELL = st.one_of(st.integers(0, 9), st.just(FORBIDDEN))
 

@@ -1,4 +1,4 @@
-"""CP-SAT on whole-graph problems: exact with capacity, cut-offs, hints, stopping."""
+"""CP-SAT on whole-graph problems: exact with capacity, cut-offs, stopping."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 
 import numpy as np
 import pytest
-from graph_samples import problems
+from graph_samples import brute_force, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.solver.graphs.graph_cpsat import solve_cpsat
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
 from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
@@ -48,15 +48,6 @@ def test_with_an_upper_bound_only_less_is_found(problem: GraphProblem, upper_bou
         assert found.value == found.lower_bound == exact.value
     else:
         assert (found.chosen, found.lower_bound) == (None, upper_bound)
-
-
-def test_a_hint_is_where_the_search_begins() -> None:
-    problem = dense(7, 4)
-    best = solve_cpsat(problem)
-    assert best.chosen is not None
-    again = solve_cpsat(problem, best.chosen, work_limit=0.02)
-    assert again.value == best.value
-    assert again.lower_bound <= best.value
 
 
 def test_the_same_work_gives_the_same_choice() -> None:

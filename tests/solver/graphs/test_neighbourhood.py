@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.solver.graphs.elimination import eliminate
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
 from optimizer.solver.graphs.neighbourhood import Neighbourhoods
-from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
+from optimizer.solver.graphs.price_ascent import fit_by_prices
 from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
-from tests.solver.graph_samples import problems
+from tests.solver.graph_samples import brute_force, problems
 
 
 @settings(max_examples=examples(200))
@@ -31,10 +31,8 @@ def test_nodes_are_chosen_anew_within_what_the_others_leave(problem: GraphProble
         return
     assert all(found[v] == start[v] for v in range(len(start)) if v not in free)
     assert problem.value(found) < FORBIDDEN
-    limits = np.where(
-        [t in strict for t in range(len(capacity))], capacity, np.maximum(capacity, loads(problem, start))
-    )
-    assert (loads(problem, found) <= limits).all()
+    limits = np.where([t in strict for t in range(len(capacity))], capacity, np.maximum(capacity, problem.loads(start)))
+    assert (problem.loads(found) <= limits).all()
 
 
 @settings(max_examples=examples(200))

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost
 from optimizer.solver.graphs.lagrangian import maximise
 from optimizer.solver.graphs.option_pruning import prune, whole
 from tests.samples import examples
-from tests.solver.graph_samples import problems
+from tests.solver.graph_samples import brute_force, problems
 
 
 def better(problem: GraphProblem, value: int) -> set[tuple[int, ...]]:
