@@ -14,6 +14,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from optimizer.ir.making import check_graph
+from optimizer.ir.watching import watched
 from optimizer.opmodel.ttmetal import environment, simulator
 from tests import costs
 from tests.samples import PART, SOLVED_BEFORE
@@ -167,6 +169,13 @@ def remembered_answers() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("optimizer.opmodel.analytical.model.AnalyticalOpModel", remembering)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def checked_graphs() -> Iterator[None]:
+    """After each import pass and each stage of a run every op gives what its row says of its operands."""
+    with watched(lambda _name, graph, _layouts: check_graph(graph)):
         yield
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
+from optimizer.cli.printing import printed_after
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, print_record, table
@@ -44,6 +45,10 @@ def add(commands: Commands) -> None:
             flag, type=path_argument, metavar="FILE",
             help=f"{what} that an error budget is measured with, by name (.npz or .safetensors; docs/precision.md)",
         )  # fmt: skip
+    optimize.add_argument(
+        "--print-after", action="append", default=[], metavar="NAME",
+        help="print the graph on stderr after an import pass or a stage, or after `all` that change it",
+    )  # fmt: skip
     add_format(optimize)
     add_verbosity(optimize)
     add_options(optimize)
@@ -51,6 +56,7 @@ def add(commands: Commands) -> None:
 
     inspect = commands.add_parser("inspect", help="what the importer understands of a model", allow_abbrev=False)
     inspect.add_argument("model", type=path_argument, metavar="MODEL", help=MODEL_HELP)
+    inspect.add_argument("--text", action="store_true", help="print the imported graph, one line an op")
     add_format(inspect)
     add_verbosity(inspect)
     add_options(inspect)
@@ -73,7 +79,7 @@ def run_optimize(args: argparse.Namespace) -> int:
             interrupted.enter_stage(event.stage)
             progress(event)
 
-        with read_from(args.model):
+        with read_from(args.model), printed_after(args.print_after):
             result = optimize_file(args.model, options, show, interrupted=interrupted, given=given, began=args.began)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
@@ -138,8 +144,13 @@ def checked_emitters(texts: Iterable[str]) -> tuple[str, ...]:
 def run_inspect(args: argparse.Namespace) -> int:
     options = options_from(args)
     from optimizer.answers.inspection import inspection
+    from optimizer.ir.text import graph_text
+    from optimizer.pipeline import import_model
 
     with ProgressBar(args.model.name), read_from(args.model):
+        if args.text:
+            print(graph_text(import_model(args.model, options).graph), end="")
+            return 0
         record = inspection(args.model, options)
     print_record(record, args.format, inspection_text)
     return 0

@@ -30,6 +30,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "overrides": ("optimizer.export.overrides:write", "the decisions as tt-mlir's override options"),
     "perf-csv": ("optimizer.export.perf_csv:write", "predicted times per device program, for tt-perf-report"),
     "report": ("optimizer.export.report:write", "the plan as one page to look at: graph, L1, times, reasons"),
+    "text": ("optimizer.export.placed_text:write", "the plan in lines: one an op, with layouts"),
     "ttnn-py": ("optimizer.export.ttnn_py:write", "a runnable TTNN program in Python"),
     "visualizer": ("optimizer.export.memory.visualizer:write", "a report folder that ttnn-visualizer opens"),
     "weights": ("optimizer.export.weights:write", "the weights that the program takes, as safetensors"),

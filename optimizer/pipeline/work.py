@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
+from optimizer.ir.watching import tell
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
 from optimizer.limit.predictions import Totals
@@ -123,3 +124,16 @@ def run(stages: Iterable[Stage], work: Work) -> None:
     for stage in stages:
         with work.clock.stage(stage.name, stage.closing), work.opmodel.stage(stage.name):
             stage.apply(work)
+        _tell(stage, work)
+
+
+def _tell(stage: Stage, work: Work) -> None:
+    """Tells whoever watches what graph a stage has left, if it gives one."""
+    if "result" in stage.gives:
+        tell(stage.name, work.result.graph, work.result.layouts)
+    elif "problem" in stage.gives:
+        tell(stage.name, work.problem.graph)
+    elif "graph" in stage.gives:
+        tell(stage.name, work.graph)
+    elif "imported" in stage.gives:
+        tell(stage.name, work.imported)

@@ -21,6 +21,7 @@ from optimizer.importers.passes import (
 )
 from optimizer.importers.passes.rewriting import Pass
 from optimizer.ir.graph import Graph
+from optimizer.ir.watching import tell
 from optimizer.process import logs
 
 _log = logs.room("importers")
@@ -108,4 +109,5 @@ def run_passes(
             _log.debug("pass", name=step.name, rewrites=done, ops=len(graph))
             if done:
                 counts[step.name] = counts.get(step.name, 0) + done
+                tell(step.name, graph)
     return counts
