@@ -85,7 +85,7 @@ def test_every_option_is_a_flag_and_nothing_else_is() -> None:
     negations = {flag.replace("--", "--no-", 1) for flag in of_options}
     others = flags - of_options - negations
     files = {"-o", "--output", "--weights", "--calibration"}
-    assert others == {"-h", "--help", "--emit", "--format", "-v", "--verbose", *files}
+    assert others == {"-h", "--help", "--emit", "--print-after", "--format", "-v", "--verbose", *files}
 
 
 def test_flags_arrive_as_options() -> None:
