@@ -9,8 +9,6 @@ Names are resolved on first use, so importing the package loads no third-party l
 
 from __future__ import annotations
 
-from optimizer.process.version import __version__ as __version__
-
 TYPE_CHECKING = False  # as `typing` has it; loading that takes longer than all the rest of this
 if TYPE_CHECKING:
     from typing import Any
@@ -23,11 +21,13 @@ if TYPE_CHECKING:
     from optimizer.ir.graph import Graph
     from optimizer.options import Options
     from optimizer.pipeline import optimize
+    from optimizer.process.version import __version__ as __version__
     from optimizer.result import OptimizedGraph
 
 __all__ = ["DeviceSpec", "Graph", "GraphBuilder", "OptimizedGraph", "Options", "TtoptError", "emit", "load", "optimize"]
 
 _HOMES = {
+    "__version__": "optimizer.process.version",
     "DeviceSpec": "optimizer.device",
     "Graph": "optimizer.ir.graph",
     "GraphBuilder": "optimizer.ir.builder",

@@ -131,7 +131,7 @@ class MeasureErrors(Stage):
         kept = [t for t in tried if t.is_kept]
         best = min(kept, key=lambda t: t.time_ns) if kept else min(tried, key=lambda t: t.precision.measured_error)
         work.result, work.problem, work.plan = best.work.result, best.work.problem, best.work.plan
-        work.rewritten, work.precision = best.work.rewritten, replace(best.precision, rounds=len(tried))
+        work.rewritten, work.precision = best.work.rewritten, best.precision.model_copy(update={"rounds": len(tried)})
         if not best.is_kept:
             work.plan = replace(work.plan, warnings=(*work.plan.warnings, _missed(work.plan, work.precision)))
 
@@ -161,7 +161,7 @@ class MeasureErrors(Stage):
     def _in_other_types(self, work: Work, judge: Judge) -> Iterator[_Tried]:
         """The plan without a choice of types, and plans with results in f32, until one keeps the budget."""
         exact = exact_work(work, self.again)
-        found = replace(measured(exact, judge), given_up=True)
+        found = measured(exact, judge).model_copy(update={"given_up": True})
         yield _Tried.of(exact, found)
         if found.kept:
             return
@@ -169,7 +169,9 @@ class MeasureErrors(Stage):
             other.problem = replace(other.problem, budget=work.problem.budget)
             errors = plan_errors(other.problem, other.plan)
             other.plan = replace(other.plan, exact=other.plan, errors=errors)
-            found = replace(measured(other, judge), given_up=True, raised=ops, exact_ns=found.exact_ns)
+            found = measured(other, judge).model_copy(
+                update={"given_up": True, "raised": ops, "exact_ns": found.exact_ns}
+            )
             yield _Tried.of(other, found)
             if found.kept:
                 return

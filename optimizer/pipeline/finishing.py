@@ -179,7 +179,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         fallbacks=plan.fallbacks,
         rewritten=(),
         unsupported=tuple((op.op, op.id) for op in result.graph.ops() if opdef(op.op).opaque),
-        numeric_risks=[NumericRisk(**asdict(risk)) for risk in numeric_risks(result.graph)],
+        numeric_risks=tuple(NumericRisk(**asdict(risk)) for risk in numeric_risks(result.graph)),
         check=None,
         precision=None,
         unjudged=None,

@@ -144,7 +144,7 @@ def _check(
         ok=report.ok,
         rounds=rounds,
         ops=len(report.steps),
-        refused=[Refused(op=step.op, message=step.message) for step in report.failures],
+        refused=tuple(Refused(op=step.op, message=step.message) for step in report.failures),
         repaired=repaired,
         given_up=given_up,
         l1=report.l1_record(),
