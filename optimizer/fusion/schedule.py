@@ -11,7 +11,7 @@ from optimizer.kernels.tensix.types import CircularBufferType
 from optimizer.layouts.aliases import frees_operand
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
-from optimizer.result import OptimizedGraph, Role
+from optimizer.result import OptimizedGraph
 
 
 class FusedSchedule:
@@ -26,12 +26,8 @@ class FusedSchedule:
         self.gone: set[str] = set()
         """Values that are no tensors any more."""
         self._sizes: dict[str, int] = {}
-        self._buffer: dict[str, str] = {}
+        self._buffer = result.buffers()
         self._sharing: dict[str, list[str]] = {}
-        for op in self.ops:
-            into = 0 if result.records[op.id].role is Role.VIEW else self._overwritten(op)
-            for v in op.outputs:
-                self._buffer[v] = v if into is None else self._buffer.get(op.inputs[into], op.inputs[into])
         for v in self.graph.values:
             self._sharing.setdefault(self._buffer.get(v, v), []).append(v)
         weights = set(result.weights_in_l1())

@@ -14,7 +14,7 @@ from optimizer.errors import StateError, UnknownNameError
 from optimizer.ir.digest import graph_sha256
 from optimizer.ir.graph import Attr, Graph
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
-from optimizer.layouts.op_config import OpConfig
+from optimizer.layouts.op_config import OpConfig, overwritten_operand
 from optimizer.opmodel.base import CostPart
 from optimizer.options import Options
 from optimizer.result.summary import Summary
@@ -83,6 +83,11 @@ class OpRecord:
     chain: str | None = None
     predicted: Prediction | None = None
     reason: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shared_operand(self) -> int | None:
+        """Position of the operand in whose buffer the result lies, as a view or written in place; None: in its own."""
+        return 0 if self.role is Role.VIEW else overwritten_operand(self.config)
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,17 @@ class OptimizedGraph:
                     if self.layouts[v].is_l1 and self.graph.is_static(v):
                         found[v] = None
         return list(found)
+
+    def buffers(self) -> dict[str, str]:
+        """Result of an op of a run -> the value whose buffer it lives in: itself, the source of a view, what it is
+        written into."""
+        found: dict[str, str] = {}
+        for op in self.graph.ops():
+            if self.records[op.id].role is not Role.HOST:
+                shared = self.records[op.id].shared_operand
+                for v in op.outputs:
+                    found[v] = v if shared is None else found.get(op.inputs[shared], op.inputs[shared])
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The `graph.json` document (see `docs/formats.md`)."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from optimizer.ir.graph import Op
-from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
 
@@ -74,7 +73,7 @@ class _Listing:
     def __init__(self, result: OptimizedGraph) -> None:
         self._result = result
         self._run = [(n, op) for n, op in enumerate(result.graph.ops()) if result.records[op.id].role is not Role.HOST]
-        self._buffer_of = self._buffers()
+        self._buffer_of = {v: b for v, b in result.buffers().items() if self._in_l1(v)}
         self._read = {v: n for n, op in self._run for v in op.inputs}
         self._freed = {self._buffer_of[v]: n for n, op in self._run for v in op.inputs if v in self._buffer_of}
         self._reserved = {r.value: r for r in result.reservations}
@@ -82,17 +81,6 @@ class _Listing:
         self._live: dict[str, int] = {}
         self._results: dict[str, int] = {}
         self._aliases: dict[str, str] = {}
-
-    def _buffers(self) -> dict[str, str]:
-        """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
-        found: dict[str, str] = {}
-        for _, op in self._run:
-            record = self._result.records[op.id]
-            shared = 0 if record.role is Role.VIEW else overwritten_operand(record.config)
-            for v in op.outputs:
-                if self._in_l1(v):
-                    found[v] = v if shared is None else found.get(op.inputs[shared], v)
-        return found
 
     def enter(self, position: int, op: Op) -> int:
         """Note the results of an op; bytes of the buffers that are there before it."""

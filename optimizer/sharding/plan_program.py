@@ -1,7 +1,4 @@
-"""A plan's decisions as the program that the transform will write, priced step by step.
-
-A spill comes right after its producer, a load or reshard right before its reader. `l1` runs the program.
-"""
+"""A plan's decisions as the program that the transform will write, priced step by step; `l1` runs it."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.opmodel.steps import step_of
 from optimizer.sharding.base import OpDecision
+from optimizer.sharding.copies import Source, needed_in_dram, source_of
 
 Decisions = Mapping[str, OpDecision]
 
@@ -27,13 +25,11 @@ def plan_program(pricer: OpPricer, schedule: Sequence[str], decisions: Decisions
     """The program of a complete set of decisions."""
     have: dict[str, TensorLayout] = {}
     last_reads: dict[str, int] = {}
-    in_dram = set(pricer.graph.outputs)
+    in_dram = needed_in_dram(pricer.graph, schedule, decisions)
     for at, op_id in enumerate(schedule):
         op, decision = pricer.graph.op(op_id), decisions[op_id]
         for v, wanted in zip(op.inputs, decision.operands, strict=True):
-            if not wanted.is_l1:
-                in_dram.add(v)
-            elif v in have:
+            if wanted.is_l1 and v in have:
                 last_reads[v] = at
         have.update({v: pricer.result_layout(op, v, decision.candidate.output) for v in op.outputs})
     steps = PlanSteps(pricer, have.get, in_dram.__contains__)
@@ -90,10 +86,9 @@ class PlanSteps:
             if have is None and (self._pricer.is_weight(v) or wanted.is_host):
                 continue  # made once, before the first step
             have = self._pricer.default_layout(self._pricer.graph.value(v)) if have is None else have
-            if have == wanted or (wanted.is_dram and have.is_l1):
-                source = (v, "" if have == wanted else "spill")
-            else:
-                source = (v, f"{op.id}:{k}")
+            found = source_of(have, wanted, is_static=False)
+            source = (v, {Source.PRODUCED: "", Source.SPILLED: "spill"}.get(found, f"{op.id}:{k}"))
+            if found is Source.COPIED:
                 yield self._copy(op.id, v, have, wanted, source)
             if wanted.is_l1:
                 reads.append((k, source))

@@ -1,11 +1,8 @@
 """Writes a plan into a new graph: layouts on values, copies between them, ops in schedule order.
 
-Copies are explicit `ttnn.to_memory_config` ops:
-
-    spill     L1 -> DRAM, right after the producer, once, if any reader or the caller needs the value in DRAM;
-              the spilled copy of a graph output has the output's id, its L1 form `<id>_l1`
-    load      DRAM -> L1, right before the reader
-    reshard   L1 -> another L1 layout, right before the reader
+Copies are explicit `ttnn.to_memory_config` ops, where `optimizer.sharding.copies` says: a spill (L1 -> DRAM), a load
+(DRAM -> L1) or a reshard (L1 -> another L1 layout). The spilled copy of a graph output has the output's id, its L1 form
+`<id>_l1`.
 
 An op that TTNN lacks runs on the host, between a `ttnn.from_device` per operand and a `ttnn.to_device` per result;
 weights that it reads have a form on the host, made once.
@@ -29,6 +26,7 @@ from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.process import logs
 from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
+from optimizer.sharding.copies import Source, needed_in_dram, source_of
 
 _log = logs.room("transform")
 
@@ -62,7 +60,7 @@ class ApplyPlan:
         graph = Graph(self.source.name, self.source.inputs, ())
         self._result = AppliedPlan(graph, {}, {})
         self._check_plan()
-        needs_dram = self._values_needed_in_dram()
+        needs_dram = needed_in_dram(self.source, self.plan.schedule, self.plan.decisions)
         self._add_sources()
         for op in self.source.ops():
             if self.source.is_const_eval(op):
@@ -134,24 +132,6 @@ class ApplyPlan:
         self._result.records[op.id] = OpRecord(Role.HOST, reason={"chosen": "depends on weights only: runs once"})
 
     # -- ops of a run ------------------------------------------------------------------------------
-    def _values_needed_in_dram(self) -> set[str]:
-        """Values that an op reads from DRAM or that the caller gets back."""
-        needed = set(self.source.outputs)
-        for op_id, decision in self.plan.decisions.items():
-            for v, layout in zip(self.source.op(op_id).inputs, decision.operands, strict=True):
-                if not layout.is_l1 or not self._produced_in(v).is_l1:
-                    needed.add(v)
-        return needed
-
-    def _produced_in(self, value_id: str) -> TensorLayout:
-        """Layout in which a value comes into being."""
-        producer = self.source.producer(value_id)
-        if producer is None or producer.id not in self.plan.decisions:
-            return interleaved(BufferType.DRAM, self.pages[value_id])
-        return result_layout(
-            producer, value_id, self.plan.decisions[producer.id].candidate.output, self.pages[value_id]
-        )
-
     def _add_run_op(self, op: Op, decision: OpDecision, needs_dram: set[str]) -> None:
         if opdef(op.op).opaque:
             self._add_opaque_op(op, decision)
@@ -231,12 +211,13 @@ class ApplyPlan:
         """The value to read: the original, its DRAM copy, or a copy made right before this op."""
         produced = self._l1_id.get(value_id, value_id)
         have = self._result.layouts[produced]
-        if have == wanted:
-            return produced
-        if self.source.is_static(value_id):
-            return self._twin(value_id, wanted)
-        if wanted.is_dram and value_id in self._dram_copy:
-            return self._dram_copy[value_id]
+        match source_of(have, wanted, self.source.is_static(value_id)):
+            case Source.PRODUCED:
+                return produced
+            case Source.PREPARED:
+                return self._twin(value_id, wanted)
+            case Source.SPILLED:
+                return self._dram_copy[value_id]
         if wanted.page_layout is not have.page_layout:
             raise StateError(f"operand '{value_id}' of '{op.id}' needs a page layout conversion")
         source = produced if have.is_l1 else self._dram_copy.get(value_id, value_id)

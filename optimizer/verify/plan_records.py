@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import COPIES, ChainRecord, OptimizedGraph, Reservation, Role
 from optimizer.verify.figures import FASTEST
@@ -188,7 +187,7 @@ def _last_reads(result: OptimizedGraph, position: dict[str, int]) -> dict[str, i
             at = max((position[r.id] for r in result.graph.consumers(op.outputs[0])), default=at)
         for v in op.inputs:
             ends[v] = max(ends.get(v, 0), at)
-        shared = 0 if record.role is Role.VIEW else overwritten_operand(record.config)
+        shared = record.shared_operand
         if shared is not None:
             ends[op.inputs[shared]] = max(ends[op.inputs[shared]], ends.get(op.outputs[0], at))
     return ends
