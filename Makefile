@@ -55,13 +55,13 @@ format: $(READY) ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-schema: $(READY) ## write the JSON Schemas in docs/ anew
+schema: $(READY) ## regenerate the JSON Schemas in docs/
 	$(BIN)/ttopt schema -o docs
 
-screenshots: $(READY) ## take the pictures of docs/images anew (with the font Inter, if it is installed)
+screenshots: $(READY) ## retake the pictures of docs/images (with the font Inter, if it is installed)
 	$(BIN)/python -m pytest -n 0 tests/browser/screenshots.py
 
-pins: $(READY) ## write the constraints files anew with the newest versions
+pins: $(READY) ## regenerate the constraints files with the newest versions
 	@uv=$$($(PYTHON3) scripts/bootstrap.py --print-uv) && scripts/pins.sh "$$uv" $(BIN)/python
 
 serve: $(READY) ## the HTTP service on port 8000

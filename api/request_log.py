@@ -26,7 +26,7 @@ SECURE_HEADERS = (
     (b"cache-control", b"private, no-cache"),
 )
 NO_SCRIPT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-"""For whatever is no page of ours: a browser that is sent there runs nothing of it."""
+"""For whatever is none of our pages: a browser that is sent there runs nothing of it."""
 
 
 class RequestLog:

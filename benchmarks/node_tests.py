@@ -6,7 +6,7 @@ Where a message says that an input has to be a constant, or the model of another
 judged again, so that a remedy that does not help shows: `remedied` counts what became of these.
 
 A case is `right` (computed on the device as the test expects), `wrong`, on the `host` (an op that TTNN lacks, its
-shapes as the test expects), `uncomputed` where no reference of ours takes the element types, or `refused`. Cases of
+shapes as the test expects), `uncomputed` where none of our references takes the element types, or `refused`. Cases of
 later opsets than are read are tried as the last one that is. Prints what is wrong, and with `--against` every case that
 has another class than in a file written before; exit code 1 where one was right and is no more.
 """

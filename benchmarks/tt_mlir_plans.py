@@ -4,13 +4,13 @@
 
 Prints one JSON document per plan, on one line, and a table on stderr:
 
-    peer          the plan as an annotated graph of ours: its layouts, configs and copies
+    peer          the plan as one of our annotated graphs: its layouts, configs and copies
     ours          its ops, free of layouts, laid out by us
     ours_cleaned  the same after our own graph clean-ups
 
 `seconds` is what laying out took (`cpu_seconds`: of processor time). `-o DIR` saves each as
 DIR/MODEL/{peer,ours,ours_cleaned}/graph.json, which `ttopt price`, `ttopt check` and `ttopt diff` read. Exits 1 if a
-plan cannot be read or a plan of ours cannot be made; what is wrong with the peer's is part of the document.
+plan cannot be read or one of our plans cannot be made; what is wrong with the peer's is part of the document.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ _FRESH: dict[str, Any] = {
     "cancel_asked": False,
     **dict.fromkeys(("started_at", "finished_at", "stage", "fraction", "incumbent", "problem")),
 }
-"""Of a job that has not begun, or begins anew."""
+"""Of a job that has not begun, or begins again."""
 
 
 def _result(natural_key: str) -> Select[Any]:

@@ -22,7 +22,7 @@ from typing import Protocol
 from optimizer.errors import TtoptError
 
 DEFECT_STATUS = 500
-"""An error with this HTTP status or a higher one says that something of ours is wrong."""
+"""An error with this HTTP status or a higher one says that something here is wrong."""
 KILL_GRACE_S = 1.0
 
 

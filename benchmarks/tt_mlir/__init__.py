@@ -1,1 +1,1 @@
-"""Plans that tt-mlir's own optimizer made, as annotated graphs of ours and as the problems they solve."""
+"""Plans that tt-mlir's own optimizer made, as our annotated graphs and as the problems they solve."""

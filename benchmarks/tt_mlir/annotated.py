@@ -1,4 +1,4 @@
-"""A plan as an annotated graph of ours: the peer's ops, layouts, configs and copies, ready to verify and price."""
+"""A plan as one of our annotated graphs: the peer's ops, layouts, configs and copies, ready to verify and price."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICY = "tt-mlir"
 
 
 def annotated(program: PlanProgram, device: DeviceSpec, options: Options, model: OpModel) -> OptimizedGraph:
-    """The plan on a board, under the same limits as a plan of ours; `model` says which reshapes are views."""
+    """The plan on a board, under the same limits as one of our plans; `model` says which reshapes are views."""
     result = OptimizedGraph(
         graph=program.graph,
         layouts=dict(program.layouts),

@@ -1,6 +1,6 @@
 """TTNN-dialect ops as ops of our vocabulary: one rule per op (`compute_rules`, `movement_rules`).
 
-A rule reads one op of a plan and says which op of ours does the same, on which operands and with which attributes
+A rule reads one op of a plan and says which of our ops does the same, on which operands and with which attributes
 and config. `translate` raises UnsupportedOpError, naming the op, for what the vocabulary lacks.
 """
 
@@ -17,7 +17,7 @@ _RULES = {**COMPUTE_RULES, **MOVEMENT_RULES}
 
 
 def translate(function: PlanFunction, op: PlanOp, notes: list[str]) -> Translation:
-    """The op of ours for an op of a plan; UnsupportedOpError or GraphError names it.
+    """Our op for an op of a plan; UnsupportedOpError or GraphError names it.
 
     What is not taken over as it stands is added to `notes`.
     """

@@ -347,7 +347,7 @@ def _on_device(layout: TensorLayout | None) -> TensorLayout:
 
 
 def _written(name: str, stated: TensorLayout) -> TensorLayout:
-    """Where an op of ours writes: our embedding always writes tiles, which a plan makes of its rows next."""
+    """Where one of our ops writes: our embedding always writes tiles, which a plan makes of its rows next."""
     rows = stated.page_layout is PageLayout.ROW_MAJOR and not stated.is_sharded
     return interleaved(stated.memory.buffer_type) if name == _LOOKUP and rows else stated
 

@@ -15,7 +15,7 @@ from tt_mlir.document import PlanFunction, PlanOp, PlanTensor
 
 @dataclass(frozen=True)
 class Translation:
-    """The op of ours that does what an op of a plan does."""
+    """Our op that does what an op of a plan does."""
 
     op: str
     """Vocabulary name."""

@@ -1,7 +1,7 @@
 """`ClusterExecutor`: jobs on a Dask cluster, which sends the work of a machine that is lost to another one.
 
 Dask places the work and finds out who is gone. What a job may do to a process (crash it, hang, take its memory) happens
-in a process of ours beside the Dask worker, by the same code as on one machine.
+in our own process beside the Dask worker, by the same code as on one machine.
 """
 
 from __future__ import annotations

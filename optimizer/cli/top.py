@@ -17,7 +17,7 @@ from optimizer.ir.vocabulary import opdef
 COUNT = 15
 """Rows unless more are asked for."""
 KERNEL = "kernel "
-"""Begins the call of a kernel of ours, before its name."""
+"""Begins the call of one of our kernels, before its name."""
 Op = dict[str, Any]
 GROUPS: dict[str, Callable[[Op], str]] = {
     "op": lambda op: str(op["id"]),
@@ -88,7 +88,7 @@ def ranking(document: Document, by: str = "op", count: int | None = None) -> dic
 
 
 def _as_run(document: Document) -> list[Op]:
-    """The ops, with one op in the place of those that run as a kernel of ours."""
+    """The ops, with one op in the place of those that run as one of our kernels."""
     kernels = [k for k in document.get("fused_kernels", ()) if k.get("predicted_ns") is not None]
     inside = {op_id for kernel in kernels for op_id in kernel["ops"]}
     at = {kernel["place"]: kernel for kernel in kernels}
@@ -120,7 +120,7 @@ def _bounds(members: list[Op]) -> dict[str, int]:
 
 
 def _limit(members: list[Op]) -> int | None:
-    """The sum of the ops' own limits; None where one has none of its own (kernels of ours, older documents)."""
+    """The sum of the ops' own limits; None where one has none of its own (our kernels, older documents)."""
     limits = [op["predicted"].get("limit_ns") for op in members]
     return None if None in limits else sum(limits)
 

@@ -1,1 +1,1 @@
-"""Kernels of ours for regions of a finished result (`docs/tensix-kernels.md`)."""
+"""Our kernels for regions of a finished result (`docs/tensix-kernels.md`)."""

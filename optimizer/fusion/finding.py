@@ -27,7 +27,7 @@ from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.result import OptimizedGraph
 
 MOST_TOGETHER = 6
-"""Ops of a group whose tensors may be laid anew for it."""
+"""Ops of a group whose tensors may be laid again for it."""
 MATMUL_TILES = 128
 """Tiles that the buffers of a region's matmul operands may hold on a core if it reads them for itself: 256 KiB of
 bf16."""

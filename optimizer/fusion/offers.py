@@ -1,4 +1,4 @@
-"""Kernels of ours that ops could be if their tensors lay right: what each wants of them, and what it takes."""
+"""Our kernels that ops could be if their tensors lay right: what each wants of them, and what it takes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _READ_BY_ALL = (Kind.RIGHT, Kind.ROW, Kind.SCALAR)
 
 @dataclass(frozen=True)
 class WantedOperand:
-    """Where an operand has to be for a kernel of ours."""
+    """Where an operand has to be for one of our kernels."""
 
     layout: TensorLayout | None = None
     """In which the op reads it, from a copy or not; None: any."""
@@ -41,7 +41,7 @@ class WantedOperand:
 
 @dataclass(frozen=True)
 class WantedPlaces:
-    """Where the tensors of an op have to be for a kernel of ours."""
+    """Where the tensors of an op have to be for one of our kernels."""
 
     operands: tuple[WantedOperand, ...]
     result: TensorLayout | None
@@ -56,7 +56,7 @@ Wanted = tuple[WantedPlaces | None, ...]
 
 @dataclass(frozen=True)
 class KernelOffer:
-    """A kernel of ours that ops of a group could be, if their tensors lay as it wants them."""
+    """One of our kernels that ops of a group could be, if their tensors lay as it wants them."""
 
     wanted: Wanted
     time_ns: int
@@ -69,7 +69,7 @@ Sources = tuple[tuple[tuple[TensorLayout, ...], ...], ...]
 
 
 class Kernels[PlanT]:
-    """What kernels of ours would make of plans for one graph."""
+    """What our kernels would make of plans for one graph."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class Spending:
     limit: OpLimit
     role: Role
     cost_class: CostClass | None
-    """None: a kernel of ours."""
+    """None: one of our kernels."""
     cores: int
     excess_bytes: int
     """What it moves between DRAM and the cores beyond the compulsory."""

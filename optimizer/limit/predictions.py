@@ -18,7 +18,7 @@ from optimizer.opmodel.spans import of_op, of_plan
 from optimizer.result import COPIES, OpRecord, OptimizedGraph, Prediction, Role
 
 FUSED = "fused"
-"""Class of the time of kernels of ours, among those of ops."""
+"""Class of the time of our kernels, among those of ops."""
 LAUNCHES_NOTHING = ("view", "transfer")
 """Kinds of program that are none."""
 
@@ -75,7 +75,7 @@ class Predictor:
         )
 
     def totals(self, records: Mapping[str, OpRecord], kernels: Sequence[Mapping[str, Any]] = ()) -> Totals:
-        """Sums over every op that is not on the host; `kernels`: the regions that run as kernels of ours, with their
+        """Sums over every op that is not on the host; `kernels`: the regions that run as our kernels, with their
         times (`fused_kernels` of a result), which stand for their ops."""
         read = write = 0
         by_class: Counter[str] = Counter()

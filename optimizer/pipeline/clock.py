@@ -21,7 +21,7 @@ WRITING_PER_FIRST = 1.2
 MOST_CLOSING = 0.4
 """Share of a time limit that is kept for them at most,"""
 REPLAY_SHARE, KERNELS_S = 0.3, 1.0
-"""and what is kept besides for a replay, and for choosing kernels of ours."""
+"""and what is kept besides for a replay, and for choosing our kernels."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Clock:
     is_replayed: bool = False
     """Whether the finished program is replayed, which takes time after the search."""
     has_kernels: bool = False
-    """Whether kernels of ours are chosen for it, likewise."""
+    """Whether our kernels are chosen for it, likewise."""
     first_closing_s: float = 0.0
     """What the stages after the policy took for everything in DRAM, once that is known."""
     cut_short: bool = False

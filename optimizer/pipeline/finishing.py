@@ -209,7 +209,7 @@ def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int])
 
 @dataclass(frozen=True)
 class FuseKernels(Stage):
-    """Chooses the regions that the emitted program runs as kernels of ours, if that is asked for."""
+    """Chooses the regions that the emitted program runs as our kernels, if that is asked for."""
 
     name: ClassVar[str] = "fuse-kernels"
     takes: ClassVar[tuple[str, ...]] = ("result",)

@@ -35,7 +35,7 @@ class Learned:
     """What chains were resolved to, by `ChainResolver`'s keys, which contain what is in `legal`."""
 
     def make_room(self) -> None:
-        """Begin anew with legal configs and chains where they have become many."""
+        """Begin again with legal configs and chains where they have become many."""
         if len(self.legal) > KEPT_LEGAL or len(self.chains) > KEPT_CHAINS:
             self.legal.clear()
             self.chains.clear()

@@ -1,4 +1,4 @@
-"""What kernels of ours would make of a problem's plans, which are written as the transform does."""
+"""What our kernels would make of a problem's plans, which are written as the transform does."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _close(work: Work, stages: tuple[Stage, ...]) -> None:
 
 @dataclass(frozen=True)
 class PlainPlan(Stage):
-    """Closes the plan without error budget, or with a time limit without kernels of ours, before those are looked for.
+    """Closes the plan without error budget, or with a time limit without our kernels, before those are looked for.
 
     TimeLimitError where there is no time left for them: that plan is the result.
     """

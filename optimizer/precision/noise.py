@@ -105,7 +105,7 @@ def sharing_weights(query: OpQuery) -> int:
 
 
 def _handed_on(query: OpQuery, operand: DType, result: DType) -> Noise:
-    """Elements of the operand: packed anew in a narrower type, or where others come to share their exponents."""
+    """Elements of the operand: packed again in a narrower type, or where others come to share their exponents."""
     if not _holds(result, operand):
         return packing_noise(result, operand is DType.F32, "cast" if query.op == CAST else "result")
     return packing_noise(result, False, "turned") if result.is_block_float and _turns(query) else EXACT

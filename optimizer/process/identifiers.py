@@ -1,4 +1,4 @@
-"""Names from users' files as names in files of ours: identifiers of emitted languages, and names of folders.
+"""Names from users' files as names in our own files: identifiers of emitted languages, and names of folders.
 
 Texts from anywhere (tensors, ops, cases) become names through an `Identifiers`, which gives each its own and never one
 that its language or the emitted file uses itself. Letters, digits and underscores of ASCII are all that is left, so no

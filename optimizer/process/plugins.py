@@ -39,7 +39,7 @@ class Entry:
 
 
 class Catalogue:
-    """Names of one kind: those of ours and those of an entry-point group."""
+    """Names of one kind: ours and those of an entry-point group."""
 
     def __init__(self, kind: str, group: str, built_in: Mapping[str, tuple[str, str]]) -> None:
         """`built_in`: name -> (`module:attribute`, a line about it)."""

@@ -154,7 +154,7 @@ class OptimizedGraph:
     chains: tuple[ChainRecord, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     fused_kernels: tuple[Mapping[str, Any], ...] = ()
-    """Regions that the emitted program runs as kernels of ours (`export.kernels.binding.savings`), if asked for."""
+    """Regions that the emitted program runs as our kernels (`fusion.binding.savings`), if asked for."""
     refused_kernels: tuple[Mapping[str, Any], ...] = ()
     """Groups of ops that could be kernels, but stay ops of TTNN, and why."""
     priced: Summary | None = None

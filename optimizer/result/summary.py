@@ -63,7 +63,7 @@ class LossKind(StrEnum):
     IDLE_CORES = "idle_cores"
     """Products on fewer cores than the board has."""
     KERNELS = "kernels"
-    """Kernels of ours."""
+    """Our kernels."""
     MOVEMENT = "movement"
     """Ops that only move elements: reshapes, permutes, concats, slices, heads split and joined."""
     NORMS = "norms"

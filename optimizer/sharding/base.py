@@ -87,12 +87,12 @@ class PolicyInput:
     exact: Plan | None = None
     """The policy's plan without a budget, where it is known already."""
     kernels: Kernels[Plan] | None = None
-    """What kernels of ours save, where they are wanted and the policy can make use of it."""
+    """What our kernels save, where they are wanted and the policy can make use of it."""
 
     acceptance: dict[Hashable, dict[TensorLayout, Accepted]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
     searches: dict[str, Any] | None = None
-    """Policy -> what its search without kernels of ours found, for the one with them; None: nobody goes on from it."""
+    """Policy -> what its search without our kernels found, for the one with them; None: nobody goes on from it."""
     chains: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     """What chains were resolved to, by what they consist of (`ChainResolver`); of earlier runs too."""
     tables: dict[Hashable, Any] = field(default_factory=dict, compare=False)

@@ -20,7 +20,7 @@ _DECIDED = (
     "weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice",
     "enable_act_double_buffer", "enable_weights_double_buffer",
 )  # fmt: skip
-"""Fields of a conv's config that policies of ours decide."""
+"""Fields of a conv's config that our policies decide."""
 LOW = -1e9
 """Padding this low or lower hides what it stands for."""
 
@@ -131,7 +131,7 @@ def _contradictions(subject: Subject, op: Op, config: Conv2dConfig) -> Iterator[
 
 
 def _left_to_ttnn(subject: Subject, config: Conv2dConfig, sharded: bool) -> Iterator[tuple[str, str]]:
-    """What a plan of ours does not decide, and what it always does."""
+    """What one of our plans does not decide, and what it always does."""
     default = Conv2dConfig()
     for f in fields(Conv2dConfig):
         if f.name not in _DECIDED and getattr(config, f.name) != getattr(default, f.name):

@@ -107,7 +107,7 @@ class Subject:
 
     @property
     def is_ours(self) -> bool:
-        """Whether a policy of ours made the plan: plans of others may say more to TTNN than ours do."""
+        """Whether one of our policies made the plan: plans of others may say more to TTNN than ours do."""
         return self.result.options.policy in OUR_POLICIES
 
     def role(self, op: Op) -> Role:

@@ -139,7 +139,7 @@ def notices(document: Document) -> list[Fact]:
 
 
 def fused_facts(document: Document) -> list[Fact]:
-    """Regions that run as kernels of ours, and what that saves; nothing where they were not asked for."""
+    """Regions that run as our kernels, and what that saves; nothing where they were not asked for."""
     regions = document["fused_kernels"]
     if not document["options"]["fuse_kernels"]:
         return []

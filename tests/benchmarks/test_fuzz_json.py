@@ -1,4 +1,4 @@
-"""JSON graphs that once ended in a defect of ours, and a few random ones."""
+"""JSON graphs that once ended in our defect, and a few random ones."""
 
 from __future__ import annotations
 

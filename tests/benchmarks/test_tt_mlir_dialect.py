@@ -1,4 +1,4 @@
-"""Every op of tt-mlir's dialect that has a rule gives an op of ours with the result that the plan states."""
+"""Every op of tt-mlir's dialect that has a rule gives one of our ops with the result that the plan states."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ CASES: list[Case] = [
 
 
 def one_op(folder: Path, op: str, operands: tuple[Any, ...], results: tuple[Any, ...], attrs: dict[str, Any]) -> Op:
-    """The op of ours for a plan of one op."""
+    """Our op for a plan of one op."""
     described = [t if isinstance(t, dict) else tensor(t) for t in operands]
     described = [{**t, "role": t["role"] or "input"} for t in described]
     made = [t if isinstance(t, dict) else tensor(t) for t in results]

@@ -43,7 +43,7 @@ CALLED_ALIKE = (
     "conv2d", "conv_transpose2d", "max_pool2d", "linear", "matmul", "softmax", "layer_norm", "rms_norm", "group_norm",
     "rotary_embedding", "concatenate_heads", "gelu", "silu", "multiply", "concat", "upsample", "permute",
 )  # fmt: skip
-"""Ops of the dialect that are one op of ours of the same name."""
+"""Ops of the dialect that are one of our ops of the same name."""
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_the_summary_says_what_kernels_save(run: Run, fused_folder: Path, tmp_pa
 
 @pytest.fixture
 def fused_folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A result with a kernel of ours in it."""
+    """A result with one of our kernels in it."""
     folder = tmp_path_factory.mktemp("fused")
     assert run("optimize", ROOT / "fixtures/graphs/fork.json", "--fuse-kernels", "-o", folder)[0] == 0
     return folder

@@ -1,4 +1,4 @@
-"""Names from anywhere become names of ours: different ones stay different, none leaves its place."""
+"""Names from anywhere become our own names: different ones stay different, none leaves its place."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Sample:
 
     name: str
     graph: Callable[[], Graph | bytes]
-    """A graph of ours, or the bytes of an ONNX file."""
+    """One of our graphs, or the bytes of an ONNX file."""
     options: dict[str, Any] = field(default_factory=dict)
 
     def model(self) -> bytes:

@@ -270,4 +270,4 @@ COMPUTE_RULES: dict[str, Rule] = {
     "ttnn.sort": told(dim=("dim", SI8), descending=("descending", boolean)),
     "ttnn.cumsum": _cumsum,
 }
-"""Op of ours -> its rule."""
+"""Our op -> its rule."""

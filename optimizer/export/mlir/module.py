@@ -258,7 +258,7 @@ class Module:
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute of ours."""
+    """One of our attributes."""
     match value:
         case bool():
             return boolean(value)

@@ -98,4 +98,4 @@ MOVEMENT_RULES: dict[str, Rule] = {
     "ttnn.nlp_concat_heads": told(),
     "ttnn.rotary_embedding": told(compute=True),
 }
-"""Op of ours -> its rule."""
+"""Our op -> its rule."""

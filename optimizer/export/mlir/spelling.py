@@ -1,4 +1,4 @@
-"""How ops of ours are said in the TTNN dialect: what a rule sees of one, and what it says."""
+"""How our ops are said in the TTNN dialect: what a rule sees of one, and what it says."""
 
 from __future__ import annotations
 

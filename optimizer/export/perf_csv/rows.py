@@ -37,7 +37,7 @@ Row = dict[str, str]
 
 def rows(result: OptimizedGraph) -> Iterator[Row]:
     """A signpost, then rows in the order of the run. Ops that launch nothing have none; ops on the host have no time.
-    A kernel of ours has one in the place of its ops.
+    One of our kernels has one in the place of its ops.
 
     No two rows start at the same time: readers sort by it.
     """
@@ -80,7 +80,7 @@ def _launches(result: OptimizedGraph) -> Iterator[tuple[Row, int | None]]:
 
 
 def _kernel(result: OptimizedGraph, kernel: KernelRun) -> Row:
-    """A kernel of ours: its attributes are its ops and its circular buffers on a core."""
+    """One of our kernels: its attributes are its ops and its circular buffers on a core."""
     attributes = {
         "kernel": kernel.name,
         "ops": " ".join(op.id for op in kernel.ops),

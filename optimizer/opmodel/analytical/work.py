@@ -146,7 +146,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What the compute thread of one core goes through in a kernel of ours."""
+    """What the compute thread of one core goes through in one of our kernels."""
 
     arithmetic: tuple[tuple[str, int, int], ...]
     """(op whose cycles a tile takes, its operands in DST, times). `copy` brings a tile to DST, `reduce` folds one."""
@@ -171,7 +171,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Tiles of one tensor that every core of a kernel of ours brings or takes one by one."""
+    """Tiles of one tensor that every core of one of our kernels brings or takes one by one."""
 
     tiles: int
     """Of the busiest core."""
@@ -197,7 +197,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of ours, whose reader, compute thread and writer hand blocks on to each other."""
+    """One of our kernels, whose reader, compute thread and writer hand blocks on to each other."""
 
     compute: Compute
     blocks: int

@@ -4,7 +4,7 @@
     -> GlobalSearch (bounds, plans that the allocator takes) -> the fastest plan, with the proven bound
 
 The plan is never slower than those of the other policies, whose choices are always among the options. The bound holds
-for every plan over the options in the orders that were searched. Kernels of ours, where they are wanted, are options.
+for every plan over the options in the orders that were searched. Our kernels, where they are wanted, are options.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GlobalPolicy:
 
 @dataclass(frozen=True)
 class _Searched:
-    """What the search without kernels of ours and error budget found."""
+    """What the search without our kernels and error budget found."""
 
     incumbent: Incumbent
     plans: list[Plan]

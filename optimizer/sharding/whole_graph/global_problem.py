@@ -4,7 +4,7 @@ A home is DRAM, or a layout in L1 up to one of the value's readers, with or with
 once, however many read it. An operand in L1 is read in place or from a copy made for the reader. Steps 2t and 2t+1 of
 the memory are the copies for op t of the schedule, and op t itself. A weight in L1 takes its bytes at every step: it is
 charged to its only reader, or to a node of its own (in which layout, if any, it is there) if it has several.
-Kernels of ours, where they are wanted, are nodes too (`kernel_options`).
+Our kernels, where they are wanted, are nodes too (`kernel_options`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of ours as nodes of a `GlobalProblem`: one node per group of ops that one kernel could run.
+"""Our kernels as nodes of a `GlobalProblem`: one node per group of ops that one kernel could run.
 
 The options of a node are no kernel, and every kernel of the group, or of a part of it, at a home (a sharding in L1)
 that takes less time than its ops, and the copies of what it brings itself, could there. A kernel demands ways of its
@@ -141,7 +141,7 @@ class KernelOptions:
 
     def _without_copies(self, group: Sequence[str], wanted: Wanted) -> Iterator[Wanted]:
         """The same kernel where an op reads from DRAM, or writes there, what is copied otherwise: it takes as long and
-        less L1, whatever is around it. None for an op and a single copy: the op alone is no kernel of ours."""
+        less L1, whatever is around it. None for an op and a single copy: the op alone is none of our kernels."""
         inside = {op_id for op_id, places in zip(group, wanted, strict=True) if places is not None}
         copies = sum(places.taken + sum(x.copied for x in places.operands) for places in wanted if places is not None)
         if len(inside) + copies <= LEAST_OPS:

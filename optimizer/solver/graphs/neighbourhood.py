@@ -83,7 +83,7 @@ class Neighbourhoods:
         return replace(bare, usages=tuple(_moved(self._problem.usages[v], begin) for v in free))
 
     def _bare(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
-        """The same without usages: making them anew takes longer than `fit_by_prices` does."""
+        """The same without usages: making them again takes longer than `fit_by_prices` does."""
         index = {v: n for n, v in enumerate(free)}
         costs, pairs = [], []
         for v in free:

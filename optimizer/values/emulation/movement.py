@@ -20,7 +20,7 @@ NARROW = (DType.BFP4_B, DType.BFP8_B, DType.BF16, DType.F32)
 
 
 def kept(values: AnyArray, source: DType, target: DType) -> AnyArray:
-    """Elements of one type in tensors of another: packed anew where that has fewer bits or shares exponents."""
+    """Elements of one type in tensors of another: packed again where that has fewer bits or shares exponents."""
     if not source.is_float or not target.is_float:
         return values
     if target is source and not target.is_block_float:

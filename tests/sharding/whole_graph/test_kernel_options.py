@@ -1,4 +1,4 @@
-"""Policy global with kernels of ours as options: what they cost, what is proven with them, what plans gain."""
+"""Policy global with our kernels as options: what they cost, what is proven with them, what plans gain."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Elements that Tenstorrent's simulator gave, against the emulation on the same operands.
 
-`fixtures/emulation` holds some of every result (`benchmarks/emulated_ops.py --sample`); the operands are made anew.
+`fixtures/emulation` holds some of every result (`benchmarks/emulated_ops.py --sample`); the operands are made again.
 """
 
 from __future__ import annotations

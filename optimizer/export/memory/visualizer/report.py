@@ -58,7 +58,7 @@ class Report:
         self._step(op, number, self._call(op), self._programs(op), reads, op.outputs)
 
     def _kernel(self, kernel: KernelRun) -> None:
-        """A kernel of ours, in the place of its ops."""
+        """One of our kernels, in the place of its ops."""
         name = f"{KERNEL_OP} ({kernel.name})"
         number = self._begin(name, (kernel.time_ns or 0) / 1e9, _kernel_arguments(kernel))
         programs = Programs((kernel.title,), self._cores(kernel.outputs, kernel.cores), self.l1.bank)

@@ -162,7 +162,7 @@ def pipeline_loops(
 
 @dataclass(frozen=True)
 class _Form:
-    """A loop written anew."""
+    """A loop written again."""
 
     body: tuple[Item, ...]
     way: tuple[str, ...]
@@ -362,7 +362,7 @@ def _renamed(
     first: Sequence[Instruction],
     second: Sequence[Instruction],
 ) -> tuple[VirtualReg, ...]:
-    """What the first part defines anew in each round and the second one reads, and nothing else does."""
+    """What the first part defines again in each round and the second one reads, and nothing else does."""
     outside = {r for p, i in program.instructions if p not in cfg.blocks[b] for r in (*i.defined, *i.used)}
     kept = outside | {r for i in second for r in i.defined} | liveness.live_in(b) | {r for r, _ in program.precolored}
     made = {r for i in first for r in i.defined if isinstance(r, VirtualReg)}
