@@ -199,6 +199,8 @@ class _Parser:
             value, self._at = _DECODER.raw_decode(self._line, self._at)
         except json.JSONDecodeError:
             raise self._wrong("a value as JSON writes it") from None
+        except RecursionError:
+            raise self._wrong("a value of fewer levels") from None
         if not isinstance(value, kind):
             raise self._wrong(f"a {kind.__name__}")
         self._skip()

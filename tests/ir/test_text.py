@@ -83,6 +83,7 @@ def test_any_names_and_attributes_survive(ids: list[str], op_id: str, called: st
         ('graph "g" {\n  return %x\n}', "line 2", "a value that a line above gives, not '%x'"),
         ('graph "g" {\n  %y = ttnn.relu(%x) : bf16[1]\n}', "line 2", "not '%x'"),
         ('graph "g" {\n  %x = input : bf16[1] and more\n', "line 2", "the end of the line is due at 'and more'"),
+        ('graph "g" {\n  %x = constant ' + "[" * 200_000, "line 2", "a value of fewer levels"),
         ('graph "g" {\n  %x = input : bf16[1]\n  %y = ttnn.relu(%x) {a: nan} : bf16[1]\n', "line 3", "as JSON writes"),
     ],
 )
