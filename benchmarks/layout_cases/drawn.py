@@ -16,10 +16,12 @@ from typing import Any
 from layout_cases.sweep import ALIKE, Shape, Subject, kind_of
 from optimizer.device import DeviceSpec
 from optimizer.errors import TtoptError
+from optimizer.families.elementwise.rows import BINARY, UNARY
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.ir.compute_config import FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import RESULT_DTYPE
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpQuery, TensorSpec

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from optimizer.families.elementwise.rows import BINARY, UNARY
 from optimizer.importers.passes import run_passes
 from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_scalar_op
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import BINARY, UNARY
 from tt_mlir.program import RETILE
 
 _COMMUTATIVE = frozenset(f"ttnn.{name}" for name in ("add", "multiply", "maximum", "minimum"))

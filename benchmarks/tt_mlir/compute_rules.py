@@ -9,8 +9,9 @@ import re
 from math import isfinite
 
 from optimizer.errors import UnsupportedOpError
+from optimizer.families.elementwise.rows import BINARY, UNARY
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.ir.graph import Attr
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY
 from tt_mlir import configs
 from tt_mlir.document import finite
 from tt_mlir.site import Rule, Site, Translation, padding, pair, present, whole_numbers

@@ -17,7 +17,8 @@ from optimizer.fusion.schedule import buffer_bytes
 from optimizer.fusion.sharing import shared
 from optimizer.fusion.timing import cost_of
 from optimizer.ir.graph import Op as GraphOp
-from optimizer.ir.vocabulary import COPY, short_name
+from optimizer.ir.opdef import short_name
+from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes

@@ -21,8 +21,8 @@ from optimizer.fusion.placement import Kind, Operand
 from optimizer.fusion.regions import Region, blocks_of
 from optimizer.fusion.sharing import by_writer, senders, shared
 from optimizer.ir.graph import Op as GraphOp
-from optimizer.ir.opdef import CostClass
-from optimizer.ir.vocabulary import COPY, opdef, short_name
+from optimizer.ir.opdef import CostClass, short_name
+from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.dialect import CALL_PREFIX
 from optimizer.kernels.tensix.ir import Op, walk

@@ -11,13 +11,13 @@ from sys import float_info
 from types import MappingProxyType
 
 from optimizer.errors import GraphError, UnknownNameError
+from optimizer.families.elementwise.rows import UNARY
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
 from optimizer.ir.sizes import LARGEST_INDEX, is_whole
-from optimizer.ir.vocabulary import UNARY
 from optimizer.options import MATH_FIDELITIES
 
 Test = Callable[[Attr], bool]
@@ -98,16 +98,6 @@ _BY_NAME = {
     "cur_pos": "int or ints",
     "scale_factor": "numbers",
 }
-_BY_OP = {
-    ("ttnn.repeat", "repeats"): "ints",
-    ("ttnn.repeat_interleave", "repeats"): "int",
-    ("ttnn.pad", "padding"): "pairs",
-    ("ttnn.concat", "dim"): "int",
-    ("ttnn.repeat_interleave", "dim"): "int",
-    ("ttnn.split", "dim"): "int",
-    ("ttnn.scatter", "dim"): "int",
-    ("ttnn.scatter_add", "dim"): "int",
-}
 _BY_DEFAULT = {bool: "bool", int: "int", float: "float", str: "str", tuple: "ints"}
 
 
@@ -115,8 +105,8 @@ def kind_of(row: OpDef, name: str) -> str | None:
     """Name of the kind of an attribute's values; None when anything is taken."""
     if name == COMPUTE:
         return "compute"
-    if (row.name, name) in _BY_OP:
-        return _BY_OP[row.name, name]
+    if name in row.kinds:
+        return row.kinds[name]
     if name in _BY_NAME:
         return _BY_NAME[name]
     default = row.attrs[name]

@@ -13,8 +13,8 @@ from math import prod
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.opdef import Elements
-from optimizer.ir.vocabulary import opdef, short_name
+from optimizer.ir.opdef import Elements, short_name
+from optimizer.ir.vocabulary import opdef
 
 MOST_TERMS = 4096
 """Elements of a sum above which adding one of average size to it changes little or nothing in 8 bits."""

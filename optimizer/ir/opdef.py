@@ -132,6 +132,11 @@ REQUIRED = object()
 """Marks an attribute without a default."""
 
 
+def short_name(op: str) -> str:
+    """An op's name without TTNN's prefix, as reports and tables by name have it."""
+    return op.removeprefix("ttnn.")
+
+
 @dataclass(frozen=True)
 class OpDef:
     """One row of the vocabulary."""
@@ -141,10 +146,14 @@ class OpDef:
     shapes: ShapeRule
     min_inputs: int = 1
     max_inputs: int = 1
+    most_asked: int = 0
+    """Operands that tt-metal takes where graphs never give as many (a residual that a norm adds first)."""
     num_outputs: int | None = 1
     """None: as many as the op states (split)."""
     attrs: Mapping[str, object] = field(default_factory=dict)
     """Attribute name -> default, or REQUIRED."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Attribute name -> kind of its values, where neither name nor default says it (`ir.attribute_kinds`)."""
     dtype: DTypeRule = DTypeRule.FIRST
     takes: frozenset[DType] = frozenset(DType)
     """Element types of operand 0 that TTNN takes (asked of mock devices, type by type)."""
@@ -192,6 +201,10 @@ class OpDef:
     """Whether a view of it fills padding in its operand's tiles: those of block floats become bf16 for that."""
     rows_apart: bool = False
     """Whether a row of the result is made of one row of operand 0, rows of padding included."""
+    turns_rows: bool = False
+    """Whether TTNN turns rows into columns, and back, where the op works along the last dim."""
+    looks_up: tuple[int, int] | None = None
+    """Positions of indices and of what they choose from: along attribute `dim`, of a table its rows."""
     takes_dtype: bool = False
     """Whether the call takes `dtype=`: the element type of its result, which attribute `dtype` may state."""
     opaque: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from optimizer.errors import StateError
 from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
@@ -20,6 +21,14 @@ _WINDOW = {
 }  # fmt: skip
 _CONV = {"in_channels": REQUIRED, "out_channels": REQUIRED, "groups": 1, "activation": None, "math_fidelity": None}
 _MATMUL = {"transpose_a": False, "transpose_b": False, "activation": None, "math_fidelity": None}
+
+
+def by_name(*rows: OpDef) -> dict[str, OpDef]:
+    """Rows as a table. StateError where two are of one op."""
+    table = {entry.name: entry for entry in rows}
+    if len(table) < len(rows):
+        raise StateError("an op has two rows")
+    return table
 
 
 def row(name: str, cost_class: CostClass, shapes: ShapeRule, /, **fields: Any) -> OpDef:

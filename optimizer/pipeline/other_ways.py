@@ -25,6 +25,7 @@ from optimizer.importers.passes.convolution_parts import (
 )
 from optimizer.importers.passes.convolution_ways import SplitChannels, UnfoldConvolution, Way
 from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.vocabulary import CONV2D
 from optimizer.result.summary import Rewritten
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
@@ -88,7 +89,7 @@ def _refused_convolutions(problem: PolicyInput) -> dict[str, str]:
     found: dict[str, str] = {}
     answers: dict[Hashable, str | None] = {}
     for op in problem.graph.run_ops():
-        if op.op != "ttnn.conv2d" or op.id in problem.overridden:
+        if op.op != CONV2D or op.id in problem.overridden:
             continue
         key = problem.pricer.signature(op)
         if key not in answers:

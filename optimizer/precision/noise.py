@@ -14,8 +14,8 @@ from typing import Any
 
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import CostClass, Elements
-from optimizer.ir.vocabulary import CAST, opdef, short_name
+from optimizer.ir.opdef import CostClass, Elements, short_name
+from optimizer.ir.vocabulary import CAST, CONV2D, opdef
 from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -25,7 +25,6 @@ from optimizer.precision.storing import BLOCK, EXACT, Noise, cutting_noise, roun
 
 __all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise", "sharing_weights"]
 
-_CONV = "ttnn.conv2d"
 _SUMS = (CostClass.MATMUL, CostClass.CONV)
 SOURCE_A_BITS = {"LoFi": 5, "HiFi2": 10, "HiFi3": 10, "HiFi4": 10}
 """Bits of a significand that all passes together take of source register A, which holds a matmul's operand B."""
@@ -81,7 +80,7 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
 def _tilized(query: OpQuery, result: DType) -> tuple[Noise, OpQuery]:
     """What a convolution's windows lose by being tilized into the result's element type, and the query with such."""
     x = query.inputs[0]
-    if query.op != _CONV or not result.is_block_float or x.dtype.is_block_float or is_pointwise(query.attr):
+    if query.op != CONV2D or not result.is_block_float or x.dtype.is_block_float or is_pointwise(query.attr):
         return EXACT, query
     typed = replace(query, inputs=(TensorSpec(x.shape, result, x.layout), *query.inputs[1:]))
     return packing_noise(result, x.dtype is DType.F32), typed
@@ -101,7 +100,7 @@ def packing_noise(dtype: DType, wide: bool = True, way: str = "result") -> Noise
 def sharing_weights(query: OpQuery) -> int:
     """Weights of a block that are not zero: those of one group, where a convolution has groups."""
     groups: Any = query.attr.get("groups", 1)
-    return min(BLOCK, query.inputs[1].shape[0] // int(groups)) if query.op == _CONV else BLOCK
+    return min(BLOCK, query.inputs[1].shape[0] // int(groups)) if query.op == CONV2D else BLOCK
 
 
 def _handed_on(query: OpQuery, operand: DType, result: DType) -> Noise:
@@ -115,10 +114,10 @@ def _turns(query: OpQuery) -> bool:
     """Whether the last dim of the operand is another dim of the result."""
     last = len(query.inputs[0].shape) - 1
     dims: Any = query.attr.get("dims")
-    if query.op == "ttnn.permute":
+    if dims is not None:
         return int(dims[-1]) % (last + 1) != last
-    turned: Any = (query.attr.get("dim0", 0), query.attr.get("dim1", 0))
-    return query.op == "ttnn.transpose" and last in [int(d) % (last + 1) for d in turned]
+    turned: list[Any] = [query.attr[name] for name in ("dim0", "dim1") if name in query.attr]
+    return last in [int(d) % (last + 1) for d in turned]
 
 
 def _holds(result: DType, operand: DType) -> bool:
@@ -157,7 +156,7 @@ def _depth(query: OpQuery) -> int:
     if kind is CostClass.MATMUL:
         return shapes[0][-2 if query.attr.get("transpose_a") else -1]
     if kind is CostClass.CONV:
-        return prod(shapes[1][1:]) if query.op == _CONV else prod(shapes[1]) // shapes[1][1]
+        return prod(shapes[1][1:]) if query.op == CONV2D else prod(shapes[1]) // shapes[1][1]
     if kind is CostClass.SDPA:
         return shapes[1][-2]
     dim: Any = query.attr.get("dim", -1)

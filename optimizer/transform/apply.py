@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from optimizer.errors import StateError
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import ON_HOST, RESULT_DTYPE
-from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef, short_name
+from optimizer.ir.opdef import ON_HOST, RESULT_DTYPE, short_name
+from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef
 from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.weight_forms import reshapes_on_host

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import CostClass, Elements
-from optimizer.ir.vocabulary import CAST, opdef, short_name
+from optimizer.ir.opdef import CostClass, Elements, short_name
+from optimizer.ir.vocabulary import CAST, opdef
 from optimizer.layouts.op_config import MatmulMultiCoreReuseProgramConfig
 from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.opmodel.base import OpQuery
@@ -142,7 +142,7 @@ def _rounded_windows(query: OpQuery, dtype: DType) -> float:
 def _turns_there_and_back(query: OpQuery) -> bool:
     """Whether TTNN turns rows into columns, and back, inside: blocks are of elements below each other in between."""
     rank = len(query.inputs[0].shape)
-    return query.op == "ttnn.repeat_interleave" and query.attr["dim"] in (-1, rank - 1)
+    return opdef(query.op).turns_rows and query.attr["dim"] in (-1, rank - 1)
 
 
 def _hands_on(query: OpQuery) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.families.windows.emulation import prepared_weights
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import CostClass
+from optimizer.ir.opdef import CostClass, short_name
 from optimizer.ir.padding import HIDDEN
-from optimizer.ir.vocabulary import opdef, short_name
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.values.emulation.contraction import prepared_weights
 from optimizer.values.emulation.units import converted
 
 Array = NDArray[Any]

@@ -15,11 +15,12 @@ from math import ceil
 
 import numpy as np
 
+from optimizer import families
 from optimizer.errors import ExecutionError
 from optimizer.ir.graph import STATIC, Graph, Op, ValueKind
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
-from optimizer.values.adjoint import RULES, Call
+from optimizer.values.adjoint.kinds import Call, Rule
 from optimizer.values.float_run import FloatRun
 from optimizer.values.injected import injected_into
 from optimizer.values.judged import Part
@@ -69,7 +70,9 @@ def measure(
     seen = dict(sorted(wanted.items(), key=lambda item: -item[1].size)[:_PARTS])
     shapes = {part: values[part.value].shape for part in seen}
     probes = [probe for part, array in seen.items() for probe in _probes_of(part, array, shapes[part], seed)]
-    ruleless = tuple(op for op in run.ops if op.op not in RULES and any(map(run.is_followed, op.outputs)))
+    ruleless = tuple(
+        op for op in run.ops if families.entry("ADJOINTS", op.op) is None and any(map(run.is_followed, op.outputs))
+    )
     before = _ancestors(run, ruleless)
     noisy = injected_into(run, values, seed, of=before) if before else {}
     backwards = _Backwards(run, values, probes)
@@ -144,12 +147,13 @@ class _Backwards:
         followed = frozenset(k for k, v in enumerate(op.inputs) if self._run.is_followed(v))
         weight = self._weight(op)
         reached = any(g is not None for row in gradients for g in row)
-        if followed and reached and op.op in RULES:
+        rule: Rule | None = families.entry("ADJOINTS", op.op)
+        if followed and reached and rule is not None:
             operands, results = ([self._values[v] for v in ids] for ids in (op.inputs, op.outputs))
             call = Call(op.op, opdef(op.op).full_attrs(op), operands, results, followed | weight)
             moved: dict[Part, list[float]] = {}
             with np.errstate(all="ignore"):
-                transposed = RULES[op.op](call)
+                transposed = rule(call)
                 for probe, table, row in zip(self._probes, self._gradients, gradients, strict=True):
                     if any(g is not None for g in row):
                         for k, gradient in transposed(row).items():

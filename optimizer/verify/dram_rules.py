@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from optimizer.families.windows.calls import prepared_ahead
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import ConfigFamily, Page
 from optimizer.ir.vocabulary import COPY, opdef
@@ -21,7 +22,6 @@ from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes
 from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.opmodel.ttnn_calls.conv_pool import prepared_ahead
 from optimizer.result import Role
 from optimizer.verify.subject import DramStep, Error, Subject
 

@@ -13,10 +13,12 @@ from tt_mlir.document import read_plan
 from tt_mlir.program import plan_program
 
 from optimizer.errors import GraphError, UnsupportedOpError
+from optimizer.families.elementwise.rows import BINARY, UNARY
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.importers.onnx_node import BF16_MAX
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import (
     Conv2dConfig,
     LayerNormShardedMultiCoreProgramConfig,

@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError
+from optimizer.families.elementwise.rows import BINARY, UNARY
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.ir.compute_config import COMPUTE, Computation
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.ir.opdef import REQUIRED
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, op_names, opdef
+from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.layouts.memory_config import (
     DRAM_ROW_MAJOR,
     DRAM_TILE,

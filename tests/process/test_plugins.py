@@ -20,11 +20,11 @@ from optimizer.process.plugins import Catalogue, plugin_failure
 CODE = '''
 """Everything in DRAM, as a plugin."""
 from dataclasses import replace
+from optimizer.families.elementwise import unary as accepted
 from optimizer.importers import Format, load
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.row_forms import unary
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
-from optimizer.opmodel.analytical.ops import eltwise
 from optimizer.sharding.dram import DramPolicy
 
 class Careful(DramPolicy):
@@ -72,7 +72,7 @@ def read(data, options):
 ROWS = {row.name: row for row in unary("softcap")}
 OPS = {"com.acme.Softcap": lambda node: node.emit("softcap", node.x(0)), "com.acme.Bad": lambda node: [][1]}
 CALLS = {"ttnn.softcap": lambda site: site.call("15.0")}
-FAMILIES = {"ttnn.softcap": eltwise.unary}
+FAMILIES = {"ttnn.softcap": accepted.unary}
 '''
 
 POINTS = """

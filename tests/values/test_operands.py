@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer import families
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, interleaved
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.values.operands import paddings, random_operands
-from optimizer.values.reference import RULES, reference
+from optimizer.values.reference import reference
 
 PLACE = interleaved(BufferType.DRAM)
-UNARY = sorted(name for name in RULES if name.removeprefix("ttnn.") in
+UNARY = sorted(name for name in families.table("RULES") if name.removeprefix("ttnn.") in
                ("log", "sqrt", "rsqrt", "asin", "acos", "acosh", "atanh", "erfinv", "reciprocal", "log1p"))  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from optimizer.export.facts import moves
 from optimizer.export.mlir.spelling import Number
 from optimizer.export.mlir.text import dictionary, quoted, real, symbol
 from optimizer.export.mlir.types import Types
-from optimizer.ir.vocabulary import SEND
+from optimizer.ir.vocabulary import FULL, SEND
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.opmodel.base import TensorSpec
 
@@ -101,7 +101,7 @@ class Function:
         shape = (1,) * number.rank
         spec = TensorSpec(shape, number.dtype, interleaved(BufferType.DRAM))
         properties = {"shape": f"#ttnn.shape<{'x'.join(map(str, shape))}>", "fill_value": real(number.value)}
-        return self.op("ttnn.full", [self.device()], [spec], properties)[0]
+        return self.op(FULL, [self.device()], [spec], properties)[0]
 
     def moved(self, held: Held, target: TensorLayout) -> Held:
         """A tensor in another placement or page layout; itself where it is there already."""

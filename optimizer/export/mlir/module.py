@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer import families
 from optimizer.export.facts import (
     given_spec,
     left_layout,
@@ -15,26 +16,24 @@ from optimizer.export.facts import (
     read_layouts,
     tensor_spec,
 )
-from optimizer.export.mlir.compute_rules import COMPUTE_RULES, conv_operand
 from optimizer.export.mlir.configs import compute_text, program_text
 from optimizer.export.mlir.functions import Function, Held, Locations
-from optimizer.export.mlir.movement_rules import MOVEMENT_RULES
 from optimizer.export.mlir.spelling import Device, Operand, Said, Site
 from optimizer.export.mlir.text import boolean, dictionary, integer, listed, quoted, real, symbol
 from optimizer.export.mlir.types import Types
 from optimizer.export.overrides import op_names
 from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.export.ttnn_py.preparation import in_rows_of_tiles, preparing, rows_of_tiles
+from optimizer.families.windows.mlir import conv_operand
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Op, ValueKind
-from optimizer.ir.vocabulary import COPY, opdef
+from optimizer.ir.vocabulary import COPY, RESHAPE, opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import query_attributes
 from optimizer.result import OptimizedGraph, Role
 
-RULES = {**COMPUTE_RULES, **MOVEMENT_RULES}
 _ARGUMENTS = {ValueKind.INPUT: "input", ValueKind.PARAMETER: "parameter", ValueKind.CONSTANT: "constant"}
 Preparation = Callable[[Function, Held], Held]
 """What is done to a weight, once, for one of its readers."""
@@ -113,7 +112,7 @@ class Module:
                 held = function.moved(held, interleaved(BufferType.DRAM, PageLayout.ROW_MAJOR))
                 assert held.spec is not None
                 made = TensorSpec(shape, held.spec.dtype, held.spec.layout)
-                return function.op("ttnn.reshape", [held], [made], {"shape": listed(shape)})[0]
+                return function.op(RESHAPE, [held], [made], {"shape": listed(shape)})[0]
 
             return f"rows {shape}", rows
         return "", None
@@ -274,7 +273,7 @@ def attribute_text(value: Any) -> str:
 
 def _said(site: Site) -> tuple[Said, ...]:
     """An op in the dialect's words; nothing of one that it has none for."""
-    rule = None if opdef(site.op.op).opaque else RULES.get(site.op.op)
+    rule = None if opdef(site.op.op).opaque else families.entry("MLIR", site.op.op)
     return () if rule is None else rule(site)
 
 

@@ -6,9 +6,11 @@ in the cost model (`CostPart.name`).
 
 from __future__ import annotations
 
+from optimizer.families.elementwise.rows import BINARY, UNARY, UNARY_PARAMS
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.ir.graph import Op
-from optimizer.ir.opdef import CostClass
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef, short_name
+from optimizer.ir.opdef import CostClass, short_name
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.base import TensorSpec

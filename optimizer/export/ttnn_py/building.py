@@ -21,7 +21,7 @@ from optimizer.fusion.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.fusion.regions import Region
 from optimizer.ir.graph import Op
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
-from optimizer.ir.vocabulary import COPY, opdef
+from optimizer.ir.vocabulary import COPY, RESHAPE, opdef
 from optimizer.layouts.aliases import frees_operand, may_alias, may_keep_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
@@ -201,7 +201,7 @@ class _Builder:
         if row.opaque:
             text = self._host_call(op, operands)
         elif reshapes_on_host(self.graph, op):
-            text = call("ttnn.reshape", operands[0], literal(self.graph.value(op.outputs[0]).shape))
+            text = call(RESHAPE, operands[0], literal(self.graph.value(op.outputs[0]).shape))
         else:
             request = interleaved(BufferType.DRAM).memory
             text = call_text(op_query(self.graph, op, layouts, None, request), operands)

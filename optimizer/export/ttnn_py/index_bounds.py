@@ -24,11 +24,11 @@ def _bound(graph: Graph, start: str) -> int | None:
     while stack:
         value_id = stack.pop()
         for op in graph.consumers(value_id):
-            if op.op == "ttnn.embedding" and op.inputs[0] == value_id:
-                sizes.append(graph.value(op.inputs[1]).shape[-2])
-            elif op.op == "ttnn.gather" and op.inputs[1] == value_id:
-                sizes.append(graph.value(op.inputs[0]).shape[int(op.attr("dim"))])
-            elif opdef(op.op).moves_elements:
+            row = opdef(op.op)
+            if row.looks_up is not None and op.inputs[row.looks_up[0]] == value_id:
+                along = int(row.attr(op, "dim")) if "dim" in row.attrs else -2  # type: ignore[arg-type]
+                sizes.append(graph.value(op.inputs[row.looks_up[1]]).shape[along])
+            elif row.moves_elements:
                 stack += [v for v in op.outputs if v not in seen]
                 seen.update(op.outputs)
     return min(sizes, default=None)

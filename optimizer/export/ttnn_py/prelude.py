@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from optimizer.export.ttnn_py.formatting import INDENT, docstring_text, laid_out, part
 from optimizer.export.ttnn_py.program import TensorEntry
 from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import ZEROS
 from optimizer.opmodel.base import TensorSpec
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, memory_config_text, quoted
 
@@ -121,7 +122,7 @@ def placeholder_text(spec: TensorSpec) -> str:
     """An expression that makes a tensor of this shape, type and layout, with no particular elements."""
     dtype, layout = dtype_text(host_dtype(spec)), layout_text(spec.layout.page_layout)
     if spec.layout.is_host:
-        return call("ttnn.zeros", literal(tuple(spec.shape)), dtype=dtype, layout=layout)
+        return call(ZEROS, literal(tuple(spec.shape)), dtype=dtype, layout=layout)
     memory = memory_config_text(spec.layout.memory)
     shape = literal(tuple(spec.shape))
     return call("ttnn.empty", shape, dtype=dtype, layout=layout, device="device", memory_config=memory)

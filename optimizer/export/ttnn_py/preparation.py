@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from optimizer import families
 from optimizer.device import DeviceSpec
 from optimizer.export.facts import moves
-from optimizer.ir.graph import Op
-from optimizer.ir.opdef import ConfigFamily
-from optimizer.ir.vocabulary import CONVERT, FETCH, SEND, opdef
-from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
-from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.layouts.tiling import TILE
-from optimizer.opmodel.analytical.windows.conv_weights import read_from
-from optimizer.opmodel.base import OpQuery
-from optimizer.opmodel.ttnn_calls.conv_pool import (
+from optimizer.families.windows.calls import (
     conv_config_text,
     conv_geometry,
     prepared_ahead,
     slice_config_text,
 )
+from optimizer.ir.graph import Op
+from optimizer.ir.opdef import ConfigFamily
+from optimizer.ir.vocabulary import CONVERT, FETCH, RESHAPE, SEND, opdef
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.analytical.windows.conv_weights import read_from
+from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.text import (
     Site,
     call,
@@ -66,7 +67,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
     """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call."""
     site = Site(query, tuple("x" for _ in query.inputs), "device")
     x = query.inputs[0]
-    transposed = query.op == "ttnn.conv_transpose2d"
+    transposed = "output_padding" in opdef(query.op).attrs
     kind = "weights" if index == 1 else "bias"
     named: dict[str, str | None] = {
         "weight_tensor" if index == 1 else "bias_tensor": operand,
@@ -91,7 +92,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
 
 def in_rows_of_tiles(op: Op, query: OpQuery, index: int) -> bool:
     """Whether an operand is a group norm's scale or shift that has yet to become rows of one tile's width."""
-    if op.op != "ttnn.group_norm" or index not in (1, 2):
+    if families.entry("PREPARED", op.op) is None or index not in (1, 2):
         return False
     spec = query.inputs[index]
     return spec.layout.is_tile or spec.shape != rows_of_tiles(query)
@@ -105,7 +106,7 @@ def rows_of_tiles(query: OpQuery) -> tuple[int, ...]:
 def _group_norm_operand(query: OpQuery, index: int, operand: str) -> str:
     layout = query.inputs[index].layout
     rows = f"ttnn.to_layout({operand}, {layout_text(PageLayout.ROW_MAJOR)})" if layout.is_tile else operand
-    return call("ttnn.reshape", rows, literal(rows_of_tiles(query)))
+    return call(RESHAPE, rows, literal(rows_of_tiles(query)))
 
 
 def moved_text(name: str, source: TensorLayout, target: TensorLayout) -> str:

@@ -15,11 +15,11 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from optimizer.families.elementwise.rows import BINARY, UNARY, UNARY_PARAMS
 from optimizer.importers.passes.channels_last_rows import ROW_RULES
 from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, permuted_dims, reshape
 from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, follow, put
 from optimizer.ir.graph import Attr, Graph, Op
-from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS
 
 
 # -- window ops ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from optimizer.families.elementwise.rows import BINARY
 from optimizer.importers.passes.rewriting import (
     Pass,
     computes_otherwise,
@@ -18,7 +19,6 @@ from optimizer.importers.passes.rewriting import (
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.shape_rules import broadcast
-from optimizer.ir.vocabulary import BINARY
 
 
 @partial(Pass, "simplify")

@@ -8,8 +8,9 @@ from functools import partial
 from optimizer.importers.passes.rewriting import Pass, emit, finish
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.opdef import short_name
 from optimizer.ir.padding import exposed
-from optimizer.ir.vocabulary import FILL, short_name
+from optimizer.ir.vocabulary import FILL
 
 
 @partial(Pass, "tile-padding")

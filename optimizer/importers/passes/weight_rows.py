@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
+from optimizer.families.elementwise.rows import BINARY, UNARY, UNARY_PARAMS
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, reduced_dims, reshape
 from optimizer.ir.graph import Attr, Graph, Op
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.weight_forms import swells, tile_count
 
 _ELEMENT_WISE = frozenset((*UNARY, *UNARY_PARAMS, *BINARY, "where", "typecast")) - {"prelu"}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from optimizer import families
 from optimizer.device import DeviceSpec
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.case import Usage
-from optimizer.opmodel.analytical.costing import by_rows, moves, products, windows
-from optimizer.opmodel.analytical.costing.pieces import Job, of_tensor
+from optimizer.opmodel.analytical.costing import moves, products, windows
+from optimizer.opmodel.analytical.costing.pieces import Builder, Job, of_tensor
 from optimizer.opmodel.analytical.tensors import TILED
 from optimizer.opmodel.analytical.timing import Timing
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound, CostPart, OpCost, OpQuery
 
-Builder = Callable[[Job], tuple[Work, ...]]
 _BUILDERS: dict[CostClass, Builder] = {
     CostClass.MATMUL: products.matmul,
     CostClass.CONV: windows.conv,
@@ -35,18 +34,6 @@ _BUILDERS: dict[CostClass, Builder] = {
 }
 """What builds the work of each cost class; classes that are not here launch nothing."""
 _PRODUCTS = frozenset((CostClass.MATMUL, CostClass.CONV, CostClass.SDPA))
-_OWN_BUILDERS: dict[str, Builder] = {
-    "ttnn.to_layout": moves.tilize,
-    "ttnn.tilize": moves.tilize,
-    "ttnn.tilize_with_zero_padding": moves.tilize,
-    "ttnn.untilize": moves.tilize,
-    "ttnn.slice": by_rows.rearranged,
-    "ttnn.split": by_rows.rearranged,
-    "ttnn.concat": by_rows.rearranged,
-    "ttnn.from_device": moves.transfer,
-    "ttnn.to_device": moves.transfer,
-}
-"""What builds the work of ops that are not run like the others of their class."""
 
 
 class CostModel:
@@ -85,7 +72,7 @@ class CostModel:
         row = opdef(query.op)
         job = Job(query, row.with_defaults(query.attrs), usage, self.device, name, cores, reads, writes)
         klass = row.cost_class
-        builder = _OWN_BUILDERS.get(query.op) or _BUILDERS.get(klass)
+        builder = families.entry("COSTS", query.op) or _BUILDERS.get(klass)
         if builder is None:
             return (Work("view", "view", 1),)
         if not query.inputs or (klass in _PRODUCTS and (len(query.inputs) < 2 or not usage.outputs)):

@@ -9,23 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from optimizer.device import DeviceSpec
+from optimizer.families.elementwise.unary import in_place
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.analytical.case import Case, Refused, Usage
 from optimizer.opmodel.analytical.cost import CostModel
-from optimizer.opmodel.analytical.families import family
-from optimizer.opmodel.analytical.ops.eltwise import in_place
+from optimizer.opmodel.analytical.generic import family
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.analytical.timing import constants, spans
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.known_faults import fault
 from optimizer.opmodel.spans import Span
-
-_MORE_INPUTS = {"ttnn.layer_norm": 4}
-"""Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
-
 
 KEPT_USAGES = 32768
 
@@ -83,7 +79,7 @@ class AnalyticalOpModel:
 
     def _judged(self, query: OpQuery) -> Usage:
         row, count = opdef(query.op), len(query.inputs)
-        if not row.min_inputs <= count <= max(row.max_inputs, _MORE_INPUTS.get(query.op, 0)):
+        if not row.min_inputs <= count <= max(row.max_inputs, row.most_asked):
             raise Refused(f"{query.op} does not take {count} operands")
         _check_types(row, query.inputs)
         try:

@@ -6,19 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from optimizer import families
 from optimizer.errors import ExecutionError
 from optimizer.ir.dtype import DType
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpQuery
-from optimizer.values.emulation import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step
-
-RULES: dict[str, Rule] = {
-    name: rule
-    for family in (eltwise, reductions, pooling, movement, contraction, attention)
-    for name, rule in family.RULES.items()
-}
-"""Vocabulary name -> its rule."""
 
 
 def result_dtypes(query: OpQuery) -> tuple[DType, ...]:
@@ -37,7 +30,7 @@ def emulated(query: OpQuery, operands: Sequence[AnyArray]) -> list[AnyArray]:
 
 def computed(step: Step, operands: Sequence[AnyArray]) -> list[AnyArray]:
     """The results of an op."""
-    rule = RULES.get(step.op)
+    rule: Rule | None = families.entry("EMULATIONS", step.op)
     if rule is None:
         raise ExecutionError(f"there is no emulation of {step.op}", node=step.op)
     with np.errstate(all="ignore"):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.ir.vocabulary import short_name
+from optimizer.families.elementwise.reference import activated
+from optimizer.ir.opdef import short_name
 from optimizer.kernels.tensix.device.formats import bits_of, truncated
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.values.emulation.units import Units
-from optimizer.values.reference.eltwise import activated
 
 Doubles = NDArray[np.float64]
 Function = Callable[[Doubles], Any]

@@ -1,4 +1,4 @@
-"""What every op of the vocabulary computes, in float64 on plain arrays: one function an op, by family.
+"""What every op of the vocabulary computes, in float64 on plain arrays: one function an op, in `optimizer.families`.
 
 Written from the ops' mathematical definitions and TTNN's documented conventions (channels-last convolutions on
 [1, 1, N*H*W, C], `torch.gather`, ...); nothing is shared with what prices, places or emits them.
@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer import families
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
-from optimizer.process.plugins import added_tables
-from optimizer.values.reference import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
-
-RULES: dict[str, Rule] = {
-    name: rule
-    for family in (eltwise, contraction, pooling, reductions, movement, attention)
-    for name, rule in family.RULES.items()
-}
-"""Vocabulary name -> its rule."""
 
 
 def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
@@ -33,7 +25,7 @@ def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
 
 def computed(op: str, attrs: Attrs, operands: Sequence[Array], digits: str = "float64") -> list[Computed]:
     """The results of an op with all its attributes, defaults included, in numbers of so many digits."""
-    rule = RULES.get(op) or added_tables("RULES", RULES).get(op)
+    rule: Rule | None = families.entry("RULES", op)
     if rule is None:
         raise ExecutionError(f"there is no reference for the values of {op}", node=op)
     results = rule(attrs, [x.astype(digits, copy=False) if x.dtype.kind == "f" else x for x in operands])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer.families.elementwise.rows import BINARY, UNARY, UNARY_PARAMS
+from optimizer.families.reductions.rows import REDUCTIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, op_names
+from optimizer.ir.vocabulary import op_names
 
 Shape = tuple[int, ...]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer import families
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.layouts.memory_config import BufferType, interleaved
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.values.adjoint import RULES, Call
+from optimizer.values.adjoint.kinds import Call
 from optimizer.values.operands import random_operands
 from optimizer.values.reference import computed
 from optimizer.values.reference.kinds import Array
@@ -43,7 +44,7 @@ def moved_results(call: Call, k: int, step: Array) -> list[Array]:
 
 
 def test_every_op_of_the_vocabulary_has_a_rule() -> None:
-    assert set(RULES) == set(op_names())
+    assert set(families.table("ADJOINTS")) == set(op_names())
 
 
 def test_every_op_of_floats_is_in_a_case() -> None:
@@ -57,7 +58,7 @@ def test_gradients_are_those_of_the_reference(case: Case) -> None:
     floats = [r.dtype.kind == "f" for r in call.results]
     gradients = [rng.standard_normal(r.shape) if f else None for r, f in zip(call.results, floats, strict=True)]
 
-    found = RULES[call.op](call)(gradients)
+    found = families.table("ADJOINTS")[call.op](call)(gradients)
 
     for k in sorted(call.wanted):
         x = call.operands[k]
@@ -76,7 +77,7 @@ def test_gradients_of_float32_are_float32(case: Case) -> None:
     call = linearised(case, "float32")
     gradients = [np.ones_like(r) if r.dtype.kind == "f" else None for r in call.results]
 
-    found = RULES[call.op](call)(gradients)
+    found = families.table("ADJOINTS")[call.op](call)(gradients)
 
     assert {g.dtype.name for g in found.values()} <= {"float32"}
 
@@ -85,7 +86,7 @@ def test_only_what_is_asked_for_is_given() -> None:
     call = linearised(next(case for case in CASES if case.op == "ttnn.scaled_dot_product_attention"))
     some = Call(call.op, call.attrs, call.operands, call.results, frozenset({1}))
 
-    found = RULES[call.op](some)([np.ones_like(call.results[0])])
+    found = families.table("ADJOINTS")[call.op](some)([np.ones_like(call.results[0])])
 
     assert list(found) == [1]
 
@@ -93,7 +94,7 @@ def test_only_what_is_asked_for_is_given() -> None:
 def test_results_that_nothing_reads_give_no_gradient() -> None:
     call = linearised(next(case for case in CASES if case.op == "ttnn.split"))
 
-    found = RULES[call.op](call)([None, np.ones_like(call.results[1])])
+    found = families.table("ADJOINTS")[call.op](call)([None, np.ones_like(call.results[1])])
 
     assert found[0].sum() == call.results[1].size
     assert not found[0][:, :1].any()

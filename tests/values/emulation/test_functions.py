@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer.families.elementwise.reference import UNARY
 from optimizer.kernels.tensix.rounding import round_bf16
 from optimizer.values.emulation.functions import (
     IN_16_BITS,
@@ -16,7 +17,6 @@ from optimizer.values.emulation.functions import (
     rsqrt_approximate,
 )
 from optimizer.values.emulation.units import Units
-from optimizer.values.reference.eltwise import UNARY
 
 NUMBERS = round_bf16(np.linspace(-8, 8, 4099, dtype=np.float32))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from optimizer.families.attention.acceptance import head_blocks, head_burst, head_counts
+from optimizer.families.elementwise.rows import BINARY
+from optimizer.families.elementwise.unary import is_uneven
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
-from optimizer.ir.vocabulary import BINARY
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
 from optimizer.opmodel.analytical.costing.windows import groups
-from optimizer.opmodel.analytical.ops.attention import head_blocks, head_burst, head_counts
-from optimizer.opmodel.analytical.ops.eltwise import is_uneven
 from optimizer.opmodel.analytical.tensors import TILED, tiles
 from optimizer.opmodel.analytical.work import Piece, Place, Window, Work
 from optimizer.opmodel.base import TensorSpec

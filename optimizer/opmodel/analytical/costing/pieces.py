@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -14,7 +15,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Usage
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, tiles
-from optimizer.opmodel.analytical.work import Piece, Place
+from optimizer.opmodel.analytical.work import Piece, Place, Work
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
 
@@ -35,6 +36,10 @@ class Job:
     @property
     def out(self) -> TensorSpec | None:
         return self.usage.outputs[0] if self.usage.outputs else None
+
+
+Builder = Callable[[Job], tuple[Work, ...]]
+"""What builds the work of an op's programs."""
 
 
 @lru_cache(maxsize=65536)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from optimizer.families.attention.acceptance import attention_chunks, dealt, shared_slots
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case
 from optimizer.opmodel.analytical.costing.pieces import Job, fidelity, of_tensor
-from optimizer.opmodel.analytical.ops.attention import attention_chunks, dealt, shared_slots
 from optimizer.opmodel.analytical.products.dram_sharded import bank_bytes
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
@@ -92,7 +93,7 @@ def sdpa(job: Job) -> tuple[Work, ...]:
     Without a causal mask the cores of a head pass keys and values on (tenstorrent/tt-metal #38025); with one every core
     reads its own, but where Blackhole's hand them on too.
     """
-    if job.query.op != "ttnn.scaled_dot_product_attention":
+    if "cur_pos" in opdef(job.query.op).attrs:
         return _decode(job)
     case = Case(job.query, job.device, job.attrs, 0)
     chunks = attention_chunks(case)

@@ -23,7 +23,7 @@ from optimizer.layouts.op_config import (
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.device_run.session import Session
-from optimizer.opmodel.analytical.ops.generic import result_shapes
+from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.products.dram_sharded import dram_sharded
 from optimizer.opmodel.analytical.products.matmul_auto import Problem, check_choice, choice_room, choose
 from optimizer.opmodel.analytical.products.matmul_buffers import Buffers, buffers, matmul_cores

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import CONVERT
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, need
 from optimizer.opmodel.analytical.derive import first_cores
 from optimizer.opmodel.analytical.device_run.session import Buffer, Session
-from optimizer.opmodel.analytical.ops.movement import FAMILIES
+from optimizer.opmodel.analytical.generic import family
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, ConvProblem, conv_buffer_bytes, reader_rows
@@ -165,8 +166,8 @@ def tilize_buffers(session: Session, p: ConvProblem, memory: MemoryConfig) -> in
     """Buffers of the `to_layout` that tilizes an interleaved input for a matmul."""
     rows = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(PageLayout.ROW_MAJOR, memory))
     attrs = {"layout": PageLayout.TILE.value}
-    query = OpQuery("ttnn.to_layout", (rows,), tuple(attrs.items()))
-    return FAMILIES[query.op](Case(query, session.device, attrs, session.small_bytes)).cb
+    query = OpQuery(CONVERT, (rows,), tuple(attrs.items()))
+    return family(query.op)(Case(query, session.device, attrs, session.small_bytes)).cb
 
 
 def _convolve(session: Session, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], held: Buffer | None) -> Buffer:

@@ -7,13 +7,13 @@ Source: tt-metal `prepare_conv2d_weights.cpp` (`convert_conv_weight_tensor_to_sp
 from __future__ import annotations
 
 from optimizer.device import DeviceSpec
+from optimizer.families.windows.conv import folded_problem
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, interleaved
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import Case, Refused
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT
 from optimizer.opmodel.analytical.windows import parallel
-from optimizer.opmodel.analytical.windows.conv import folded_problem
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
 from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, keeps_shards, plan_of, resharded
 from optimizer.opmodel.analytical.windows.conv_slices import runs_in_l1, slice_shards, slices_of

@@ -1,0 +1,1 @@
+"""Attention, its heads and rotary embeddings."""

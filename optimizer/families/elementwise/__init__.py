@@ -1,0 +1,1 @@
+"""Element-wise ops of one, two and three operands."""

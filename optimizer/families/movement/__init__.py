@@ -1,0 +1,1 @@
+"""Ops that move elements, look them up, make tensors, or put them elsewhere."""

@@ -1,0 +1,1 @@
+"""Reductions, sorting, running sums, softmax and norms."""

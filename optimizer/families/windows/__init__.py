@@ -1,0 +1,1 @@
+"""Convolutions, pools and sampling of channels-last images."""

@@ -1,1 +1,0 @@
-"""Rules of all other ops, a family per file."""
