@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from optimizer.families.elementwise.reference import BINARY, PARAMETERS, UNARY, activated
+from optimizer.families.elementwise.reference import activated
+from optimizer.families.elementwise.rows import ROWS
 from optimizer.families.movement.adjoint import in_order
+from optimizer.ir.opdef import short_name
 from optimizer.values.adjoint.kinds import Call, Maps, Rule, nothing, one_result, summed_to
 from optimizer.values.reference import computed
 from optimizer.values.reference.kinds import Array
@@ -93,13 +95,8 @@ def _triangle(function: Callable[[Array, int], Array]) -> Rule:
     return one_result(lambda call: {0: lambda gradient: function(gradient, int(call.attrs.get("diagonal", 0)))})
 
 
-_TERNARY = ("addcmul", "addcdiv", "lerp", "mac")
-
 ADJOINTS: Mapping[str, Rule] = {
-    **{
-        f"ttnn.{name}": nothing if name in _STEPS else one_result(_elementwise)
-        for name in (*UNARY, *PARAMETERS, *BINARY, *_TERNARY)
-    },
+    **{name: nothing if short_name(name) in _STEPS else one_result(_elementwise) for name in ROWS},
     "ttnn.where": one_result(_where),
     "ttnn.typecast": one_result(in_order),
     "ttnn.tril": _triangle(np.tril),
