@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from optimizer.errors import ExecutionError
-from optimizer.export.ttnn_py.run_model import from_bfloat16, to_bfloat16
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
+from optimizer.kernels.tensix.rounding import round_bf16
 from optimizer.values.reference import computed
 from optimizer.values.reference.kinds import Array
 
@@ -34,7 +34,7 @@ def graph_values(
 
     def kept(value: Value, array: Array) -> Array:
         if rounding and value.dtype is DType.BF16:
-            return from_bfloat16(to_bfloat16(array)).astype(np.float64)
+            return round_bf16(array).astype(np.float64)
         return _typed(value, array)
 
     def held(value: Value, array: Array) -> Array:

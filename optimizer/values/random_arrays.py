@@ -7,9 +7,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from optimizer.export.ttnn_py.index_bounds import index_bounds
-from optimizer.export.ttnn_py.run_model import Array, from_bfloat16, random_array, to_bfloat16
+from optimizer.export.ttnn_py.run_model import Array, random_array
 from optimizer.importers.onnx_arrays import open_weights
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value
@@ -49,18 +50,16 @@ class _RandomWeights(Mapping[str, Array]):
         self._places = {value_id: position for position, value_id in enumerate(self._values)}
         self._tables, self._ends = index_bounds(graph, self._values), branch_ends(graph)
         self._made: dict[str, Array] = {}
-        self._bits: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
         value = self._values[name]
-        if name not in self._made and name not in self._bits:
+        if name not in self._made:
             rng = np.random.default_rng([self._seed, self._places[name]])
             made = _weight(self._graph, value, self._tables.get(name), self._ends, rng)
-            if made.dtype.kind == "f" and value.dtype is not DType.F32:
-                self._bits[name] = to_bfloat16(made)
-            else:
-                self._made[name] = made
-        return self._made[name] if name in self._made else from_bfloat16(self._bits[name])
+            narrow = made.dtype.kind == "f" and value.dtype is not DType.F32
+            self._made[name] = made.astype(np.float32).astype(bfloat16) if narrow else made
+        found = self._made[name]
+        return found.astype(np.float32) if found.dtype == bfloat16 else found
 
     def __contains__(self, name: object) -> bool:
         return name in self._values

@@ -14,10 +14,11 @@ from enum import Enum
 import numpy as np
 
 from optimizer.export.ttnn_py.index_bounds import index_bounds
-from optimizer.export.ttnn_py.run_model import Array, from_bfloat16, random_array, to_bfloat16
+from optimizer.export.ttnn_py.run_model import Array, random_array
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
+from optimizer.kernels.tensix.rounding import round_bf16
 
 SAMPLES, LEAST_SAMPLES = 8, 3
 """Inputs that errors are measured with where none are given; of a model of many products fewer,"""
@@ -188,7 +189,7 @@ def _image(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         for d in large:
             noise = noise.repeat(1 << octave, axis=d).take(range(shape[d]), axis=d)
         total += noise
-    return from_bfloat16(to_bfloat16(total / np.float32(np.sqrt(octaves))))
+    return round_bf16(total / np.float32(np.sqrt(octaves)))
 
 
 def _nth(choices: tuple[int, ...], sample: int) -> int:

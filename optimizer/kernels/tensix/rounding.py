@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from optimizer.errors import DTypeError
@@ -27,9 +28,7 @@ def widest(dtypes: Iterable[DType]) -> DType:
 
 def round_bf16(values: Array) -> Array:
     """To the nearest bfloat16, ties to even; infinities and NaN stay what they are."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
-    return np.where(np.isfinite(values), rounded.view(np.float32), values).astype(np.float32)
+    return np.asarray(values, np.float32).astype(bfloat16).astype(np.float32)
 
 
 def rounded(values: Array, dtype: DType) -> Array:
