@@ -21,11 +21,14 @@ from pathlib import Path, PurePosixPath
 
 import networkx
 
+from optimizer import families
 from scripts import import_circles
 from scripts.import_circles import PACKAGES, How, module_name, references, syntax, texts
 
 FILE_NAME = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*")
 KEPT = ".pytest_cache/file_graph.pickle"
+FAMILIES = families.__name__.replace(".", "/")
+"""Their modules are imported by names that are put together of a family and the aspect that is asked for."""
 RUN_BY_PAGES = ("benchmarks/", "scripts/", "fixtures/")
 """Files that a page names here take part in its commands, which a test runs."""
 
@@ -171,6 +174,10 @@ def _depends(tree: Tree, source: Source, nodes: list[ast.AST]) -> Iterator[str]:
     for found in references(name, source.path.endswith("/__init__.py"), nodes, tree.modules):
         if found.how != How.TYPES:
             yield tree.modules[found.module]
+        if found.module == families.__name__:
+            asked = {f"{families.ASPECTS[text]}.py" for _, text in texts(nodes) if text in families.ASPECTS}
+            modules = (PurePosixPath(path) for path in tree.files if path.startswith(f"{FAMILIES}/"))
+            yield from (str(path) for path in modules if path.name in asked)
     packaged = source.path.startswith(PACKAGES)  # whose messages name pages and scripts for people
     for text, alone in _path_texts(nodes):
         yield from (path for path in tree.named(text, alone=alone) if not packaged or path.startswith(PACKAGES))

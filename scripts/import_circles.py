@@ -6,6 +6,7 @@ Every import that a file states counts: at its head, inside functions and under 
 nothing at start-up, but a file that names another one's types or calls it later cannot be read without it either.
 So do modules that it names as text: rows of registries (`"optimizer.room.module:name"`), arguments of `import_module`
 and of `python -m`, programs that it writes. Circles that only such a name closes are listed in `KNOWN`, until mended.
+What `optimizer.families` imports is asked of it by the rooms above, by aspect, and is no reference of its own.
 """
 
 from __future__ import annotations

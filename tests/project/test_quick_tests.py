@@ -33,6 +33,10 @@ FILES = {
     "optimizer/boards/n150.json": "{}",
     "optimizer/report.py": "",
     "optimizer/page.js": "",
+    "optimizer/families/__init__.py": "",
+    "optimizer/families/sums/calls.py": "",
+    "optimizer/families/sums/faults.py": "",
+    "optimizer/spelling.py": 'from optimizer import families\nfamilies.table("CALLS")',
     "optimizer/cli/__init__.py": "",
     "optimizer/cli/__main__.py": "from optimizer import registry",
     "scripts/measure.py": "",
@@ -52,6 +56,7 @@ FILES = {
     "tests/room/test_graphs.py": 'GRAPHS = Path(__file__).parents[2] / "fixtures" / "graphs"',
     "tests/room/test_script.py": 'run(ROOT / "scripts" / "measure.py")',
     "tests/room/test_docs.py": 'PAGES = (ROOT / "docs").glob("*.md")',
+    "tests/room/test_spelling.py": "from optimizer import spelling",
     "tests/room/test_alone.py": '"""Of `optimizer.leaf`, but only in a docstring."""',
 }
 Select = Callable[..., dict[str, int]]
@@ -78,6 +83,11 @@ ALL = {path.rpartition("/")[2][5:-3] for path in FILES if file_graph.is_test(pat
 def test_imports_names_as_text_and_shared_modules_lead_to_a_leaf_in_so_many_steps(select: Select) -> None:
     assert select("optimizer/leaf.py") == {"leaf": 1, "solver": 2, "shared": 3, "registry": 3, "command": 4}
     assert select("optimizer/gone.py") == {}
+
+
+def test_who_asks_families_for_an_aspect_depends_on_its_modules(select: Select) -> None:
+    assert select("optimizer/families/sums/calls.py") == {"spelling": 2}
+    assert select("optimizer/families/sums/faults.py") == {}
 
 
 def test_a_process_depends_on_the_program_that_it_runs(select: Select) -> None:
