@@ -167,12 +167,13 @@ def test_events_are_kept_in_order_and_go_on_after_a_loss(store: JobStore, queue:
     assert (job.stage, job.fraction, job.incumbent) == ("policy", 0.6, {"gap": None})
 
 
-def test_only_living_workers_count_as_warm(database: Database) -> None:
-    queue = JobQueue(database, lease_seconds=0.05, most_attempts=1)
+def test_only_living_workers_count_as_warm(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = JobQueue(database, lease_seconds=60, most_attempts=1)
     queue.beat("a", slots=2, warm=1, lost=0)
     queue.beat("b", slots=2, warm=2, lost=0)
     assert queue.warm_slots() == 3
-    time.sleep(0.06)
+    later = database.now() + 61
+    monkeypatch.setattr(database, "now", lambda: later)
     assert queue.warm_slots() == 0
     queue.beat("a", slots=2, warm=2, lost=0)
     assert queue.warm_slots() == 2
