@@ -11,6 +11,7 @@ from optimizer.process import logs
 
 Commands = Any
 """What `ArgumentParser.add_subparsers` returns; its type is private to argparse."""
+RESULT_HELP = "a graph.json, or the folder that holds it"
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli import asm_run
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.cli.asm_programs import one_program, program_cases
-from optimizer.errors import InfeasibleError, InputError, TtoptError
+from optimizer.cli.asm_arrays import read_arguments, summary, write_array
+from optimizer.errors import FormatError, InfeasibleError, InputError, OptionError, TtoptError, UnknownNameError
 from optimizer.process.files import write_text
 from optimizer.process.work_limit import bounded
+from optimizer.wording.documents import other_kind
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from optimizer.kernels.amdgpu.ir import Program
     from optimizer.kernels.amdgpu.program_json import ProgramCase
     from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions
+
+TEXT_SUFFIX = ".kir"
+"""Of files that hold a program in the textual form."""
 
 
 def add(commands: Commands) -> None:
@@ -50,7 +58,25 @@ def add(commands: Commands) -> None:
         help="waves per SIMD that scheduling leaves room for (default: as many as now)",
     )
     build.set_defaults(run=run_build)
-    asm_run.add(subcommands)
+    run = subcommands.add_parser("run", help="build a kernel and run it in the interpreter", allow_abbrev=False)
+    run.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir|K.s", help="a program, or assembly")
+    run.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
+    run.add_argument(
+        "--mcpu", default="gfx942", metavar="NAME", help="processor to build a program for (default: gfx942)"
+    )
+    run.add_argument("--kernel", metavar="NAME", help="which kernel of an assembly file of several")
+    run.add_argument("--grid", default="1", metavar="X[,Y,Z]", help="workgroups (default: 1)")
+    run.add_argument("--workgroup", metavar="X[,Y,Z]", help="threads (default: what the program says)")
+    run.add_argument(
+        "--argument",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="x:f32:64x16[:random|range|zeros], x:FILE.npy, or n:u32=5; in the order of the kernel's arguments",
+    )
+    run.add_argument("--seed", type=int, default=0, help="of random arrays (default: 0)")
+    run.add_argument("-o", "--output", type=path_argument, metavar="DIR", help="write DIR/NAME.npy per array")
+    run.set_defaults(run=run_run)
 
 
 def run_alloc(args: argparse.Namespace) -> int:
@@ -62,7 +88,7 @@ def run_alloc(args: argparse.Namespace) -> int:
     from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions
 
     options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
-    cases = program_cases(args.source, args.case_id)
+    cases = _program_cases(args.source, args.case_id)
     failures: list[TtoptError] = []
     limit = bounded(
         "finding registers for the programs of the document", MAX_STEPS, str(args.source), ("a part of them (--id)",)
@@ -95,7 +121,7 @@ def run_build(args: argparse.Namespace) -> int:
         pipeline_loops=not args.no_pipeline,
         waves=args.waves,
     )
-    assembly = build(one_program(args.source, args.case_id), options)
+    assembly = build(_one_program(args.source, args.case_id), options)
     for warning in assembly.warnings:
         print(f"ttopt: warning: {assembly.program.name}: {warning}", file=sys.stderr)
     if args.output is None:
@@ -162,3 +188,100 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     if allocation.warnings:
         record["warnings"] = list(allocation.warnings)
     return record
+
+
+def run_run(args: argparse.Namespace) -> int:
+    """JSON: what every array holds after the run, and what was executed."""
+    from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+
+    if args.seed < 0:
+        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
+    arguments = read_arguments(args.argument, args.seed)
+    text, kernel, workgroup = _kernel(args, tuple(arguments))
+    done = run_kernel(text, kernel, _sizes(args.grid, "--grid"), workgroup, arguments)
+    record: dict[str, Any] = {"kernel": kernel, "buffers": {}}
+    for name, array in done.buffers.items():
+        record["buffers"][name] = summary(array)
+        if args.output is not None:
+            write_array(args.output, name, array)
+    statistics = dataclasses.asdict(done.statistics)
+    statistics["by_mnemonic"] = dict(sorted(done.statistics.by_mnemonic.items()))
+    statistics["executed_lines"] = len(done.statistics.executed_lines)
+    record["statistics"] = statistics
+    print(json.dumps(record))
+    return 0
+
+
+def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
+    """Assembly, name of the kernel, threads of a workgroup."""
+    from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+    from optimizer.process.json_document import read_text
+
+    given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
+    if args.source.suffix != ".s":
+        program = _one_program(args.source, args.case_id)
+        wanted = tuple(a.name for a in program.launch.arguments)
+        if names != wanted:
+            raise OptionError(
+                f"--argument gives ({', '.join(names)}), {program.name} takes ({', '.join(wanted)})",
+                node=str(args.source),
+            )
+        return build(program, AssemblyOptions(args.mcpu)).text, program.name, given or program.launch.workgroup
+    text = read_text(args.source)
+    kernels = re.findall(r"^\s*\.amdhsa_kernel\s+(\S+)", text, re.MULTILINE)
+    name = args.kernel or (kernels[0] if len(kernels) == 1 else None)
+    if name is None:
+        raise OptionError("--kernel must say which kernel to run", node=str(args.source), alternatives=kernels)
+    return text, name, given or (64,)
+
+
+def _sizes(text: str, flag: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12}){0,2}", text):
+        raise OptionError(f"{flag} takes one to three numbers, not '{text}'", alternatives=("64", "16,16"))
+    return tuple(map(int, text.split(",")))
+
+
+def _one_program(source: Path, case_id: str | None) -> Program:
+    """The program of a document, JSON or the textual form; OptionError if it holds several and none is chosen."""
+    cases = _program_cases(source, case_id, encodable=True)
+    if len(cases) != 1:
+        raise OptionError(
+            f"{len(cases)} programs, of which --id chooses one", node=str(source), alternatives=[c.id for c in cases]
+        )
+    return cases[0].program
+
+
+def _program_cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
+    """The programs of a document, or the one that is asked for. FormatError if there are none."""
+    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
+    from optimizer.process.json_document import Node, read
+
+    if source.suffix == TEXT_SUFFIX:
+        return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
+    document = read(source, f" (the textual form is read from files that end in {TEXT_SUFFIX})")
+    fields = document.value if isinstance(document.value, dict) else {}
+    if (other := other_kind(document.value, "asm")) is not None:
+        raise FormatError(f"{other}; docs/formats.md describes GPU programs", node=str(source))
+    if "instructions" in fields:
+        cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
+    else:
+        cases = read_cases(Node([fields], "cases") if "program" in fields else document)
+    if not cases:
+        raise FormatError("no programs: no case has a field 'program'", node=str(source))
+    if case_id is None:
+        return cases
+    chosen = tuple(case for case in cases if case.id == case_id)
+    if not chosen:
+        raise UnknownNameError("case", case_id, [case.id for case in cases])
+    return chosen
+
+
+def _textual(source: Path, encodable: bool) -> Program:
+    """The program of a file in the textual form. FormatError, OpcodeError, OperandError name the line."""
+    from optimizer.kernels.amdgpu.text import parse
+    from optimizer.process.json_document import read_text
+
+    program = parse(read_text(source), encodable)
+    if not program.body:
+        raise FormatError("no instructions", node=str(source))
+    return program

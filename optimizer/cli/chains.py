@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import pairs, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP, config_text
+from optimizer.wording.entries import config_text
 
 SHOWN_RESHARDS = 8
 """Layouts listed per edge without `--members`."""

@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 from optimizer.answers.difference import FIGURES, difference, placed_ns
-from optimizer.cli.arguments import Commands, add_format, path_argument
-from optimizer.cli.summary import change_text
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, path_argument
 from optimizer.cli.tables import print_record, table, time_text
 from optimizer.cli.terminal import one_line
-from optimizer.cli.values import RESULT_HELP, config_text, flat
 from optimizer.errors import FormatError
+from optimizer.wording.entries import config_text, flat
+from optimizer.wording.units import change_text
 
 SHOWN_OPS = 20
 """Ops listed unless all are asked for."""

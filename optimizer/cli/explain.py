@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import bytes_text, pairs, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP, config_text, flat, value_text
+from optimizer.wording.entries import config_text, flat, layout_text
 from optimizer.wording.limits import op_limit_text
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
@@ -65,8 +65,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("op", f"{record['op']} '{record['id']}' ({record['role']})"),
         ("from", _origin(record["origin"])),
-        *(("reads", value_text(v)) for v in record["operands"]),
-        *(("gives", value_text(v)) for v in record["results"]),
+        *(("reads", _value_text(v)) for v in record["operands"]),
+        *(("gives", _value_text(v)) for v in record["results"]),
         ("config", flat(record["config"]) if record["config"] else "-"),
     ]
     if predicted is not None:
@@ -155,3 +155,9 @@ def _because(other: dict[str, Any], chosen: dict[str, Any]) -> str:
 
 def _signed(time_ns: int) -> str:
     return ("+" if time_ns >= 0 else "") + time_text(time_ns)
+
+
+def _value_text(value: dict[str, Any]) -> str:
+    layout = value["layout"]
+    text = f"{value['value']}: {value['dtype']} {value['shape']}"
+    return text if layout is None else f"{text} in {layout_text(layout)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
-from optimizer.cli.printing import printed_after
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, print_record, table
 from optimizer.cli.terminal import one_line, with_shown_names
 from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.wording.plan import Document, before_after, figures, notices, plan_text
 
 if TYPE_CHECKING:
+    from optimizer.ir.graph import Graph
     from optimizer.options import Options
     from optimizer.pipeline import ProgressEvent
     from optimizer.values.given import GivenValues
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
+EACH_STEP = "all"
+"""As `--print-after`: every import pass and stage that changes the graph."""
 
 
 def add(commands: Commands) -> None:
@@ -97,6 +99,15 @@ def run_optimize(args: argparse.Namespace) -> int:
     return 0 if is_kept and (checked is None or checked.ok) else 1
 
 
+def summary_text(document: Document, name: str) -> str:
+    """Several lines under the name a person knows the model by; every figure is the document's own."""
+    summary = document["summary"]
+    title = f"{name} on {document['device']['name']}: {plan_text(summary)}"
+    compared = table(("", "all in DRAM", "this plan", "change"), before_after(summary))
+    seconds = ("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}")
+    return "\n\n".join([title, compared, pairs([*figures(document), *notices(document), seconds])])
+
+
 def _given(args: argparse.Namespace, options: Options) -> GivenValues | None:
     """The arrays of `--weights` and `--calibration`; OptionError where nothing is measured with them."""
     if args.weights is None and args.calibration is None:
@@ -109,6 +120,41 @@ def _given(args: argparse.Namespace, options: Options) -> GivenValues | None:
 
     weights, inputs = (None if path is None else read_file(path) for path in (args.weights, args.calibration))
     return GivenValues(weights, inputs)
+
+
+@contextmanager
+def printed_after(names: Iterable[str]) -> Iterator[None]:
+    """In the block the graph is printed on stderr after each of these; UnknownNameError names those there are."""
+    wanted = set(names)
+    if not wanted:
+        yield
+        return
+    from optimizer.export.placed_text import placed_text
+    from optimizer.ir.watching import watched
+
+    known = _known_steps()
+    for name in sorted(wanted):
+        if name not in known:
+            raise UnknownNameError("pass or stage", name, known, node="--print-after")
+
+    last = ""
+
+    def show(name: str, graph: Graph, layouts: Mapping[str, Any]) -> None:
+        nonlocal last
+        text = placed_text(graph, layouts)
+        if name in wanted or (EACH_STEP in wanted and text != last):
+            print(f"# after {name}\n{text}", file=sys.stderr)
+        last = text
+
+    with watched(show):
+        yield
+
+
+def _known_steps() -> Collection[str]:
+    from optimizer.importers.passes import passes
+    from optimizer.pipeline.stages import NAMES
+
+    return dict.fromkeys((EACH_STEP, *(step.name for step in passes()), *NAMES))
 
 
 @contextmanager

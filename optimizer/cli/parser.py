@@ -12,7 +12,6 @@ from optimizer.cli import (
     chains,
     diff,
     explain,
-    export,
     kernel,
     models,
     names,
@@ -28,7 +27,7 @@ from optimizer.process.logs import VARIABLE
 from optimizer.process.version import __version__
 
 COMMANDS = (
-    models, top, explain, chains, timeline, results, export, run, diff, batch, opmodel, kernel, asm, names, serve,
+    models, top, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve,
 )  # fmt: skip
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, path_argument
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import pairs, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP
 from optimizer.errors import OptionError
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table
 from optimizer.cli.terminal import one_line
-from optimizer.cli.values import RESULT_HELP
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.process.csv_text import csv_text
 

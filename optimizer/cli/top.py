@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, path_argument, positive
-from optimizer.cli.summary import Document
+from optimizer.cli.arguments import RESULT_HELP, Commands, add_format, path_argument, positive
 from optimizer.cli.tables import counted, percent_text, print_record, table, time_text
-from optimizer.cli.values import RESULT_HELP, layout_text
 from optimizer.errors import FormatError
 from optimizer.ir.vocabulary import opdef
+from optimizer.wording.entries import layout_text
+from optimizer.wording.plan import Document
 
 COUNT = 15
 """Rows unless more are asked for."""

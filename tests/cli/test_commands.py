@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.cli.verdicts import SHOWN_ERRORS
+from optimizer.cli.results import SHOWN_ERRORS
 from optimizer.device import preset_names
 from optimizer.export.registry import emitter_names
 from optimizer.opmodel.registry import names as opmodel_names

@@ -1,18 +1,13 @@
-"""`ttopt asm run`: a kernel in the interpreter of assembly text, which refuses what the hardware leaves undefined."""
+"""Arrays and numbers that `ttopt asm run` hands to a kernel: said on the command line, read, shown and written."""
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import hashlib
-import json
 import re
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import path_argument
-from optimizer.cli.asm_programs import one_program
 from optimizer.errors import FormatError, LimitError, OptionError
 from optimizer.process.files import make_folder, replacing
 
@@ -32,80 +27,8 @@ _ARRAY = re.compile(r"(\w+):([0-9]{1,12}(?:x[0-9]{1,12}){0,7})(?::(\w+))?")
 _SCALAR = re.compile(r"(\w+)=(\S+)")
 
 
-def add(subcommands: Any) -> None:
-    run = subcommands.add_parser("run", help="build a kernel and run it in the interpreter", allow_abbrev=False)
-    run.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir|K.s", help="a program, or assembly")
-    run.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
-    run.add_argument(
-        "--mcpu", default="gfx942", metavar="NAME", help="processor to build a program for (default: gfx942)"
-    )
-    run.add_argument("--kernel", metavar="NAME", help="which kernel of an assembly file of several")
-    run.add_argument("--grid", default="1", metavar="X[,Y,Z]", help="workgroups (default: 1)")
-    run.add_argument("--workgroup", metavar="X[,Y,Z]", help="threads (default: what the program says)")
-    run.add_argument(
-        "--argument",
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help="x:f32:64x16[:random|range|zeros], x:FILE.npy, or n:u32=5; in the order of the kernel's arguments",
-    )
-    run.add_argument("--seed", type=int, default=0, help="of random arrays (default: 0)")
-    run.add_argument("-o", "--output", type=path_argument, metavar="DIR", help="write DIR/NAME.npy per array")
-    run.set_defaults(run=run_run)
-
-
-def run_run(args: argparse.Namespace) -> int:
-    """JSON: what every array holds after the run, and what was executed."""
-    from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
-
-    if args.seed < 0:
-        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
-    arguments = _arguments(args.argument, args.seed)
-    text, kernel, workgroup = _kernel(args, tuple(arguments))
-    done = run_kernel(text, kernel, _sizes(args.grid, "--grid"), workgroup, arguments)
-    record: dict[str, Any] = {"kernel": kernel, "buffers": {}}
-    for name, array in done.buffers.items():
-        record["buffers"][name] = _summary(array)
-        if args.output is not None:
-            _write(args.output, name, array)
-    statistics = dataclasses.asdict(done.statistics)
-    statistics["by_mnemonic"] = dict(sorted(done.statistics.by_mnemonic.items()))
-    statistics["executed_lines"] = len(done.statistics.executed_lines)
-    record["statistics"] = statistics
-    print(json.dumps(record))
-    return 0
-
-
-def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
-    """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
-    from optimizer.process.json_document import read_text
-
-    given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
-    if args.source.suffix != ".s":
-        program = one_program(args.source, args.case_id)
-        wanted = tuple(a.name for a in program.launch.arguments)
-        if names != wanted:
-            raise OptionError(
-                f"--argument gives ({', '.join(names)}), {program.name} takes ({', '.join(wanted)})",
-                node=str(args.source),
-            )
-        return build(program, AssemblyOptions(args.mcpu)).text, program.name, given or program.launch.workgroup
-    text = read_text(args.source)
-    kernels = re.findall(r"^\s*\.amdhsa_kernel\s+(\S+)", text, re.MULTILINE)
-    name = args.kernel or (kernels[0] if len(kernels) == 1 else None)
-    if name is None:
-        raise OptionError("--kernel must say which kernel to run", node=str(args.source), alternatives=kernels)
-    return text, name, given or (64,)
-
-
-def _sizes(text: str, flag: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12}){0,2}", text):
-        raise OptionError(f"{flag} takes one to three numbers, not '{text}'", alternatives=("64", "16,16"))
-    return tuple(map(int, text.split(",")))
-
-
-def _arguments(texts: list[str], seed: int) -> dict[str, Array | np.generic]:
+def read_arguments(texts: list[str], seed: int) -> dict[str, Array | np.generic]:
+    """What each `--argument` gives, by name."""
     import numpy as np
 
     found: dict[str, Array | np.generic] = {}
@@ -181,7 +104,7 @@ def _dtype(name: str, text: str) -> np.dtype[Any]:
     return np.dtype(DTYPES[name])
 
 
-def _summary(array: Array) -> dict[str, Any]:
+def summary(array: Array) -> dict[str, Any]:
     first = [float(x) if array.dtype.kind == "f" else int(x) for x in array.reshape(-1)[:SHOWN]]
     return {
         "dtype": str(array.dtype),
@@ -191,7 +114,7 @@ def _summary(array: Array) -> dict[str, Any]:
     }
 
 
-def _write(folder: Path, name: str, array: Array) -> None:
+def write_array(folder: Path, name: str, array: Array) -> None:
     import numpy as np
 
     if not re.fullmatch(r"[\w.-]+", name):

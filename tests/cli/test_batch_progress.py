@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from optimizer.batch.run import Ended
-from optimizer.cli import batch_progress
-from optimizer.cli.batch_progress import BatchProgress, rate_text
+from optimizer.cli import progress
+from optimizer.cli.progress import BatchProgress, rate_text
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the clock shows, to be changed."""
     shown = [0.0]
-    monkeypatch.setattr(batch_progress.time, "monotonic", lambda: shown[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: shown[0])
     return shown
 
 
@@ -22,14 +22,14 @@ def ended(done: int, kept: bool = False, ok: bool = True, count: int = 300) -> E
 
 
 def test_the_time_left_follows_from_what_was_done_now(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    progress = BatchProgress()
+    told = BatchProgress()
     for done in range(1, 101):
-        progress(ended(done, kept=True))
+        told(ended(done, kept=True))
     for done in range(101, 151):
-        progress(ended(done))
+        told(ended(done))
     assert capsys.readouterr().err == ""
     clock[0] = 25.5
-    progress(ended(151))
+    told(ended(151))
     assert capsys.readouterr().err == "151/300  2.0/s  0 failed  eta 74 s\n"
 
 
@@ -39,9 +39,9 @@ def test_of_a_large_batch_failures_are_told_at_once(clock: list[float], capsys: 
 
 
 def test_of_a_small_batch_every_job_is_told(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    progress = BatchProgress()
-    progress(ended(1, kept=True, count=2))
-    progress(ended(2, count=2))
+    told = BatchProgress()
+    told(ended(1, kept=True, count=2))
+    told(ended(2, count=2))
     assert capsys.readouterr().err == "[1/2] m1 kept, 1.5 s\n[2/2] m2 done, 1.5 s\n"
 
 
