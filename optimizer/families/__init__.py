@@ -32,9 +32,9 @@ ASPECTS = {
 """Mapping -> the module that holds it in a family's folder.
 
 `ROWS` are `OpDef`s, `CALLS` write TTNN's call, `PREPARED` give operands as it takes them on every run, `FAMILIES` say
-what tt-metal accepts and what it takes, `COSTS` build the work of ops that are not run as
-others of their cost class, `FAULTS` say what is computed wrongly, `MLIR` spells an op in tt-mlir's dialect,
-`RULES` compute in float64, `ADJOINTS` go backwards, `EMULATIONS` compute as a device does.
+what tt-metal accepts and what it takes, `COSTS` build the work of ops that are not run as others of their cost class,
+`FAULTS` say what is computed wrongly, `MLIR` spells an op in tt-mlir's dialect, `RULES` compute in float64, `ADJOINTS`
+take gradients back, `EMULATIONS` compute as a device does.
 """
 
 
@@ -43,10 +43,10 @@ def table(aspect: str) -> dict[str, Any]:
     """One aspect of our ops that have it, by op. StateError where two families have one of the same op."""
     found: dict[str, Any] = {}
     for family in FAMILIES:
-        for op, entry in aspect_of(family, aspect).items():
+        for op, stated in aspect_of(family, aspect).items():
             if op in found:
                 raise StateError(f"{aspect} of '{op}' stands in {family} and in another family")
-            found[op] = entry
+            found[op] = stated
     return found
 
 
@@ -57,6 +57,7 @@ def entry(aspect: str, op: str) -> Any:
 
 
 def aspect_of(family: str, aspect: str) -> Mapping[str, Any]:
+    """One aspect of the ops of one of our families, by op; empty where none of them has it."""
     module = import_module(f"{__name__}.{family}")
     if not hasattr(module, "__path__"):
         return getattr(module, aspect, {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer import families
 from optimizer.device import DeviceSpec
 from optimizer.export.facts import moves
 from optimizer.families.windows.calls import (
@@ -92,7 +91,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
 
 def in_rows_of_tiles(op: Op, query: OpQuery, index: int) -> bool:
     """Whether an operand is a group norm's scale or shift that has yet to become rows of one tile's width."""
-    if families.entry("PREPARED", op.op) is None or index not in (1, 2):
+    if "num_groups" not in opdef(op.op).attrs or index not in (1, 2):
         return False
     spec = query.inputs[index]
     return spec.layout.is_tile or spec.shape != rows_of_tiles(query)

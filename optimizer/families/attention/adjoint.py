@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings; what only moves heads is in `movement`."""
+"""Gradients of attention, its heads and rotary embeddings."""
 
 from __future__ import annotations
 

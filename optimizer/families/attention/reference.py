@@ -1,4 +1,4 @@
-"""The attention family."""
+"""Attention, its heads and rotary embeddings in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise ops and activations."""
+"""Element-wise ops in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that move elements."""
+"""What ops that move elements compute wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matmuls."""
+"""What matrix products compute wrongly."""
 
 from __future__ import annotations
 

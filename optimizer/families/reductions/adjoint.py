@@ -1,4 +1,4 @@
-"""Reductions, sorting, running sums, softmax and the norms."""
+"""Gradients of reductions, sorting, running sums, softmax and norms."""
 
 from __future__ import annotations
 

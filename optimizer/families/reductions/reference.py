@@ -1,4 +1,4 @@
-"""Reductions, sorting, running sums, softmax and the norms."""
+"""Reductions, sorting, running sums, softmax and norms in float64."""
 
 from __future__ import annotations
 

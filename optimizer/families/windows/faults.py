@@ -1,4 +1,4 @@
-"""Pools, convolutions and upsampling."""
+"""What pools, convolutions and upsampling compute wrongly."""
 
 from __future__ import annotations
 
