@@ -23,6 +23,7 @@ COMPUTED_WITH = frozenset(
         "l1_interleaved_fallback",
         "weights_in_l1",
         "in_place_ops",
+        "rewrites",
         "allow_host_ops",
         "max_legal_layouts",
         "row_major_enabled",

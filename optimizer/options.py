@@ -62,6 +62,7 @@ class Options:
         True, "policy global: keep weights in L1 between runs where that pays; off where models share the board"
     )
     in_place_ops: bool = _option(True, "policy global: results written into operands in L1 that nothing else reads")
+    rewrites: bool = _option(True, "compute parts of the model in another way where that is predicted to be faster")
     allow_host_ops: bool = _option(False, "run ops that TTNN lacks on the host, between two transfers")
     max_legal_layouts: int = _option(64, "sharded layouts considered per op")
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")

@@ -7,6 +7,7 @@ between layouts that the optimizer inserted are taken out again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from math import prod
 from typing import Any, Literal
@@ -122,7 +123,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
     foreign: dict[str, int] = {}
     for op in document.ops:
         foreign[op.op] = foreign.get(op.op, 0) + 1
-    return finish(
+    model = finish(
         graph,
         _output_names(document.model),
         sha256=sha256(data).hexdigest(),
@@ -132,6 +133,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         warnings=warnings,
         reasons={op.name or op.id: _no_such_op(op.op) for op in document.ops if opdef(op.op).opaque},
     )
+    return replace(model, is_result=document.schema_ == SCHEMAS[1])
 
 
 def _output_names(model: ModelSection) -> list[str]:

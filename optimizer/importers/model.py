@@ -120,6 +120,8 @@ class ImportedModel:
     """As what it was read."""
     output_names: tuple[str, ...] = ()
     """What the model calls its outputs, in order; empty: what the graph calls them."""
+    is_result: bool = False
+    """Whether it is a plan that was written down, without its copies."""
 
     def __repr__(self) -> str:
         parameters = f"{self.report.parameter_count:,} parameters"

@@ -113,7 +113,8 @@ class Summarise(Stage):
 
     def apply(self, work: Work) -> None:
         plan = work.plan
-        warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
+        needed = (rewrite.warning for rewrite in work.rewritten if rewrite.is_needed)
+        warnings = (*work.origin.warnings, *plan.warnings, *needed)
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
         measured = () if work.values is None else work.values.warnings
         warnings = (*measured, *_unjudged(work), *warnings, *_of_inputs(work), *summary.warnings)

@@ -53,7 +53,7 @@ class Import(Stage):
         record = {"name": model.graph.name, "sha256": model.sha256, "import": model.report.to_json()}
         if model.output_names not in ((), model.graph.outputs):
             record["output_names"] = list(model.output_names)
-        work.origin = Origin(record, model.report.warnings, model.report.reasons)
+        work.origin = Origin(record, model.report.warnings, model.report.reasons, model.is_result)
         work.imported = model.graph
 
     def read(self, source: Path | bytes, name: str | None, checkpoint: Callable[[], None]) -> ImportedModel:

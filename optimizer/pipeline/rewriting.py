@@ -1,4 +1,4 @@
-"""Convolutions that run in no config are computed in another way; then every op has a TTNN call, or is refused."""
+"""Parts of the graph are computed in another way; then every op has a TTNN call, or is refused."""
 
 from __future__ import annotations
 
@@ -9,45 +9,65 @@ from typing import ClassVar
 from optimizer.errors import OpModelError, UnsupportedOpError
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
+from optimizer.limit.predictions import Predictor
 from optimizer.opmodel.ttnn_calls import call_text
+from optimizer.pipeline.alternatives import Alternatives, shares
 from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
 from optimizer.result.summary import Rewritten
-from optimizer.sharding.base import PolicyInput
 
 
 @dataclass(frozen=True)
-class RewriteConvolutions(Stage):
-    """Prepares the graph again with the convolutions that run in no config computed in another way."""
+class Rewrite(Stage):
+    """Prepares the graph again with convolutions that run in no config, and parts where that is faster, computed in
+    another way."""
 
-    name: ClassVar[str] = "rewrite-convolutions"
-    takes: ClassVar[tuple[str, ...]] = ("imported", "problem")
+    name: ClassVar[str] = "rewrite"
+    takes: ClassVar[tuple[str, ...]] = ("imported", "problem", "origin")
     gives: ClassVar[tuple[str, ...]] = ("problem", "rewritten")
 
     again: tuple[Stage, ...]
     """What prepares the rewritten graph."""
     alone: tuple[Stage, ...]
-    """What prepares one convolution in another way, to see whether it runs."""
+    """What prepares a part in another way, to see whether it runs and how fast."""
+    planned: tuple[Stage, ...]
+    """What plans it."""
+    rewrites: bool
 
     def apply(self, work: Work) -> None:
+        graph, notes = work.imported, tuple[Rewritten, ...]()
         refused = refused_convolutions(work.problem)
-        work.rewritten = ()
         if refused:
+            graph, notes = self.rewrite(work, refused)
+        if self.rewrites and not work.origin.is_result:
+            graph, more = self._alternatives(work).applied(graph)
+            notes += more
+        work.rewritten = notes
+        if notes:
             other = work.fork()
-            other.imported, work.rewritten = self.rewrite(work, refused)
+            other.imported = graph
             run(self.again, other)
             work.problem = other.problem
 
     def rewrite(self, work: Work, refused: Mapping[str, str]) -> tuple[Graph, tuple[Rewritten, ...]]:
         """The imported graph with these convolutions (id -> why) in another way, and what was done."""
+        return rewritten(work.imported, refused, lambda graph: self._trial(work, graph).problem)
 
-        def prepared(graph: Graph) -> PolicyInput:
-            trial = work.fork()
-            trial.imported, trial.clock = graph, work.clock.apart()
-            run(self.alone, trial)
-            return trial.problem
+    def _trial(self, work: Work, graph: Graph) -> Work:
+        trial = work.fork()
+        trial.imported, trial.clock = graph, work.clock.apart()
+        run(self.alone, trial)
+        return trial
 
-        return rewritten(work.imported, refused, prepared)
+    def _alternatives(self, work: Work) -> Alternatives:
+        def price_ns(graph: Graph) -> int:
+            work.clock.poll()
+            trial = self._trial(work, graph)
+            run(self.planned, trial)
+            predictor = Predictor(trial.result.graph, trial.result.layouts, work.opmodel)
+            return predictor.totals(trial.result.records).time_ns
+
+        return Alternatives(price_ns, shares(work.problem), frozenset(work.overrides.op_ids))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from optimizer.pipeline.legal import ActivationDtypes, DecideOverridden, LegalCo
 from optimizer.pipeline.pareto import ParetoFront
 from optimizer.pipeline.planning import Baseline, NoteReasons, PlainPlan, Search, Transform
 from optimizer.pipeline.replay_rounds import Replay
-from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
+from optimizer.pipeline.rewriting import CheckCalls, Rewrite
 from optimizer.pipeline.work import Stage
 
 
@@ -53,10 +53,12 @@ def preparation(options: Options) -> tuple[Stage, ...]:
     )
 
 
-def rewriting(options: Options) -> RewriteConvolutions:
-    """What prepares the graph again where it has to; single convolutions are tried without the user's overrides."""
+def rewriting(options: Options) -> Rewrite:
+    """What prepares the graph again where it has to, or where that is faster; parts are tried by themselves, without
+    the user's overrides."""
     free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
-    return RewriteConvolutions(again=preparation(options), alone=preparation(free))
+    planned = (Search(options.policy), Transform())
+    return Rewrite(again=preparation(options), alone=preparation(free), planned=planned, rewrites=options.rewrites)
 
 
 CLOSED = (Verify(), Predict(), Summarise())

@@ -40,6 +40,8 @@ class Origin:
     """Name, sha256 of the file (None: a graph was handed over), and the import report."""
     warnings: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    is_result: bool = False
+    """Whether it is a plan that was written down: its graph is rewritten already."""
     """Name of an unsupported op -> why it does not run on the device and what can be done."""
 
 

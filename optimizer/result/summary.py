@@ -111,7 +111,7 @@ class Fallback(Record):
 
 
 class Rewritten(Record):
-    """A convolution of the model that runs in another way, since no config runs it."""
+    """A part of the model that runs in another way, since that is faster or (a convolution) no config runs it."""
 
     op: str
     way: str = Field(
@@ -119,11 +119,20 @@ class Rewritten(Record):
         serialization_alias="pass",
         description="the rewrite, or two of them, the second of the first one's parts (docs/graph-passes.md)",
     )
+    parts: int | None = Field(default=None, description="in how many parts, where the rewrite has several forms")
     because: str
+    saved_ns: int | None = Field(
+        default=None, description="predicted, of the part with what is next to it; null: it runs only so"
+    )
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it runs in no other way."""
+        return self.saved_ns is None
 
     @property
     def warning(self) -> str:
-        """What a person is told."""
+        """What a person is told of a part that runs only so."""
         return f"'{self.op}' runs in another way ({self.way}): {self.because}"
 
 

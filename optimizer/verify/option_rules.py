@@ -145,6 +145,12 @@ def _in_place(result: OptimizedGraph) -> Iterator[Error]:
             yield op_id, f"writes its result into operand {position}"
 
 
+def _rewrites(result: OptimizedGraph) -> Iterator[Error]:
+    for note in result.summary_json().get("rewritten", ()) if not result.options.rewrites else ():
+        if note.get("saved_ns") is not None:
+            yield note["op"], f"runs in another way ({note['pass']}), though it need not"
+
+
 def _host_ops(result: OptimizedGraph) -> Iterator[Error]:
     for op in result.graph.ops() if not result.options.allow_host_ops else ():
         if opdef(op.op).opaque:
@@ -272,6 +278,7 @@ ROWS: Mapping[str, Row] = {
     "l1_interleaved_fallback": Row(Seen.RULE, find=_interleaved_fallback, policy="dfsharding"),
     "weights_in_l1": Row(Seen.RULE, find=_weights_in_l1),
     "in_place_ops": Row(Seen.RULE, find=_in_place),
+    "rewrites": Row(Seen.RULE, find=_rewrites),
     "allow_host_ops": Row(Seen.RULE, find=_host_ops),
     "max_legal_layouts": Row(Seen.NOWHERE),
     "row_major_enabled": Row(Seen.MODEL),

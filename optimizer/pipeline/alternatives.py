@@ -1,0 +1,124 @@
+"""Parts of the graph computed in another way where that is faster (`optimizer.rewrites`): each way is planned as the
+graph is, by the policy of the run, in a window of the part and what is next to it.
+
+Parts that are alike, with what is next to them, are planned once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from optimizer.errors import InfeasibleError, StateError, TimeLimitError, TtoptError
+from optimizer.ir.graph import Graph, Op
+from optimizer.process import logs
+from optimizer.result.summary import Rewritten
+from optimizer.rewrites.rules import RULES
+from optimizer.rewrites.way import Rule, Site
+from optimizer.rewrites.windows import signature, window
+from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.dram import dram_decision
+
+WORTH = 0.03
+"""Share of a window's time that a way has to save."""
+MUCH = 0.002
+"""Share of the time of a run, everything in DRAM, from which on a part (of all that are alike) is looked at."""
+
+PriceNs = Callable[[Graph], int | None]
+"""Plans a graph and says how long it takes; None: it has no plan."""
+
+_log = logs.room("pipeline")
+
+
+@dataclass
+class Alternatives:
+    """Chooses ways for one run."""
+
+    price_ns: PriceNs
+    shares: Mapping[str, float]
+    """Of ops in the time of a run; those that are not there are looked at."""
+    fixed: frozenset[str]
+    """Ops that the user has decided about."""
+    _known: dict[Hashable, int | None] = field(default_factory=dict)
+
+    def applied(self, graph: Graph) -> tuple[Graph, tuple[Rewritten, ...]]:
+        """A copy of the graph with every part in its fastest way, and what was done."""
+        graph, notes = graph.copy(), list[Rewritten]()
+        for rule in RULES:
+            for op in graph.run_ops():
+                if graph.has_op(op.id):
+                    notes += self._rewritten(graph, rule, op)
+        return graph, tuple(notes)
+
+    def _rewritten(self, graph: Graph, rule: Rule, op: Op) -> Iterator[Rewritten]:
+        sites = [site for site in rule(graph, op) if self._is_open(site)]
+        if not sites:
+            return
+        part = {op_id for site in sites for op_id in site.ops}
+        around = window(graph, part)
+        before = self._priced(around)
+        times = [(self._time_ns(around, site), n) for n, site in enumerate(sites)]
+        ns, best = min((ns, n) for ns, n in [*times, (before, -1)] if ns is not None) if before else (0, -1)
+        _log.debug("ways", op=op.id, before=before, ways=[(sites[n].way.name, sites[n].parts, t) for t, n in times])
+        if before is None or best < 0 or ns > (1 - WORTH) * before:
+            return
+        site = sites[best]
+        site.apply(graph)
+        yield Rewritten(
+            op=op.id,
+            way=site.way.name,
+            parts=site.parts,
+            because=f"{ns} ns instead of {before} ns with what is next to it",
+            saved_ns=before - ns,
+        )
+
+    def _is_open(self, site: Site) -> bool:
+        is_much = sum(self.shares.get(op_id, MUCH) for op_id in site.ops) >= MUCH
+        return is_much and self.fixed.isdisjoint(site.ops)
+
+    def _time_ns(self, around: Graph, site: Site) -> int | None:
+        other = around.copy()
+        return self._priced(other) if site.apply(other) else None
+
+    def _priced(self, graph: Graph) -> int | None:
+        key = signature(graph)
+        if key not in self._known:
+            try:
+                self._known[key] = self.price_ns(graph)
+            except TimeLimitError:
+                raise
+            except TtoptError as error:
+                _log.debug("no plan", because=error.message)
+                self._known[key] = None
+        return self._known[key]
+
+
+def shares(problem: PolicyInput) -> dict[str, float]:
+    """Share of every op, together with those that are alike, in the time of a run with everything in DRAM."""
+    alike: dict[Hashable, list[str]] = defaultdict(list)
+    for op in problem.graph.run_ops():
+        alike[problem.pricer.signature(op)].append(op.id)
+    times, total = dict[str, int](), 0
+    for ops in alike.values():
+        op = problem.graph.op(ops[0])
+        try:
+            decision = dram_decision(problem, op, "")
+        except InfeasibleError:
+            continue
+        chosen = decision.candidate
+        ns = problem.pricer.cost(op, decision.operands, chosen.config, chosen.request).time_ns
+        times.update(dict.fromkeys(ops, ns * len(ops)))
+        total += ns * len(ops)
+    return {op_id: ns / max(total, 1) for op_id, ns in times.items()}
+
+
+def applied(graph: Graph, notes: Collection[Rewritten]) -> Graph:
+    """A copy of the graph rewritten as a result says, without asking what is faster. StateError for unknown ways."""
+    graph = graph.copy()
+    for note in notes:
+        sites = [site for rule in RULES for site in rule(graph, graph.op(note.op))] if graph.has_op(note.op) else []
+        found = [site for site in sites if (site.way.name, site.parts) == (note.way, note.parts)]
+        if not found or not found[0].apply(graph):
+            raise StateError(f"'{note.op}' has no way '{note.way}'", node=note.op)
+    return graph
