@@ -132,9 +132,10 @@ def concat_heads(graph: Graph, op: Op) -> int:
 
     TTNN needs a head size that is a multiple of 32.
     """
-    if permuted_dims(op) != (0, 2, 1, 3):
+    shape, dims = graph.value(op.inputs[0]).shape, permuted_dims(op)
+    if len(dims) != 4 or [i for i in dims if i or shape[0] > 1] != [0, 2, 1, 3][shape[0] == 1 :]:
         return 0
-    b, h, s, d = graph.value(op.inputs[0]).shape
+    b, h, s, d = shape
     merged = graph.only_use(op.outputs[0])
     source = graph.produced_by(op.inputs[0], "scaled_dot_product_attention", "matmul", "reshape")
     if merged is None or merged.op != "ttnn.reshape" or d % TILE or h == 1 or source is None:

@@ -190,6 +190,20 @@ def group_norm(graph: Graph, norm: Op) -> int:
     return 1
 
 
+@rewrites_each("scale-into-norm", "layer_norm", "nchw.group_norm")
+def scale_into_norm(graph: Graph, norm: Op) -> int:
+    """A norm with weights, scaled or shifted by others -> one norm: (n*w + b)*s + t = n*(w*s) + (b*s + t)."""
+    of = channel_operand if norm.op == "nchw.group_norm" else _row
+    last, found, between = _with_scales(graph, norm, ("multiply", "add"), of)
+    if len(norm.inputs) != 3 or len(found) != 2:
+        return 0
+    scale, shift = (reshape(graph, last, v, graph.value(norm.inputs[1]).shape) for v in found)
+    weight = emit(graph, last, "multiply", [norm.inputs[1], scale], {})
+    bias = emit(graph, last, "add", [emit(graph, last, "multiply", [norm.inputs[2], scale], {}), shift], {})
+    fuse(graph, last, last, norm.op, [norm.inputs[0], weight, bias], norm.attrs, between)
+    return 1
+
+
 def _is_filled(graph: Graph, value_id: str, number: float) -> bool:
     value = graph.value(value_id)
     return value.kind is ValueKind.CONSTANT and value.data is not None and all(v == number for v in value.data)

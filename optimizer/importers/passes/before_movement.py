@@ -1,0 +1,121 @@
+"""What can be done before reshapes and permutes is done before them, so that these meet and merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from optimizer.importers.passes.movement import LONGEST, Factors
+from optimizer.importers.passes.rewriting import (
+    by_weights,
+    drop_dead,
+    emit,
+    fuse,
+    is_scalar_op,
+    permuted_dims,
+    reshape,
+    rewrites_each,
+)
+from optimizer.ir.graph import Graph, Op
+
+_MOVEMENT = ("reshape", "permute")
+_NORMS = ("layer_norm", "rms_norm")
+
+
+@rewrites_each("norm-after-heads", "permute")
+def norm_after_heads(graph: Graph, turned: Op) -> int:
+    """Rows cut into heads, normed head by head, then permuted -> permuted first.
+
+    A row of tiles then holds 32 rows of one head instead of the few heads of one row.
+    """
+    norm = graph.produced_by(turned.inputs[0], *_NORMS)
+    dims = permuted_dims(turned)
+    if norm is None or dims[-1] != len(dims) - 1 or graph.only_use(norm.outputs[0]) is None:
+        return 0
+    if graph.produced_by(norm.inputs[0], "reshape") is None or not all(map(graph.is_static, norm.inputs[1:])):
+        return 0
+    moved = emit(graph, turned, "permute", [norm.inputs[0]], {"dims": dims})
+    fuse(graph, turned, norm, norm.op, [moved, *norm.inputs[1:]], norm.attrs, [])
+    return 1
+
+
+@rewrites_each("scalar-before-movement", "multiply", "add", "divide", "subtract")
+def scalar_before_movement(graph: Graph, scaled: Op) -> int:
+    """A scalar between two movements -> in front of both."""
+    movement = graph.produced_by(scaled.inputs[0], *_MOVEMENT)
+    following = graph.only_use(scaled.outputs[0])
+    if movement is None or following is None or following.op.removeprefix("ttnn.") not in _MOVEMENT:
+        return 0
+    if not is_scalar_op(scaled, "multiply", "add", "divide", "subtract") or graph.only_use(scaled.inputs[0]) is None:
+        return 0
+    first = emit(graph, scaled, scaled.op.removeprefix("ttnn."), movement.inputs, scaled.attrs)
+    fuse(graph, scaled, scaled, movement.op, [first], movement.attrs, [movement])
+    return 1
+
+
+@rewrites_each("sequence-rows", "linear", "matmul")
+def sequence_rows(graph: Graph, product: Op) -> int:
+    """[S, 1, K] by weights, beside movement -> [1, S, K] by weights: a tile of rows holds 32 of them, not one."""
+    x = product.inputs[0]
+    *lead, depth = graph.value(x).shape
+    if len(lead) < 2 or lead[-1] != 1 or prod(lead) == 1 or max(lead) != prod(lead) or not by_weights(graph, product):
+        return 0
+    around = [graph.producer(x), *graph.consumers(product.outputs[0])]
+    if not any(op is not None and op.op.removeprefix("ttnn.") in _MOVEMENT for op in around):
+        return 0
+    rows = reshape(graph, product, x, (*(1,) * (len(lead) - 1), prod(lead), depth))
+    made = emit(graph, product, product.op.removeprefix("ttnn."), [rows, *product.inputs[1:]], product.attrs)
+    fuse(graph, product, product, "reshape", [made], {"shape": graph.value(product.outputs[0]).shape}, [])
+    return 1
+
+
+@rewrites_each("cut-before-movement", "slice")
+def cut_before_movement(graph: Graph, cut: Op) -> int:
+    """One part of columns that movement brought in front of everything else -> those columns, reshaped."""
+    target, shape = graph.value(cut.outputs[0]).shape, graph.value(cut.inputs[0]).shape
+    sliced = [d for d, size in enumerate(shape) if target[d] != size]
+    if len(sliced) != 1 or target[sliced[0]] != 1 or graph.is_static(cut.inputs[0]):
+        return 0
+    for chain in _chains(graph, cut):
+        source = chain[0].inputs[0]
+        width = _columns(graph, source, chain, sliced[0])
+        if width is not None:
+            given = graph.value(source).shape
+            first = int(cut.attr("begins")[sliced[0]]) * width
+            begins, ends = (*(0,) * (len(given) - 1), first), (*given[:-1], first + width)
+            attrs = {"begins": begins, "ends": ends, "steps": (1,) * len(given)}
+            part = emit(graph, cut, "slice", [source], attrs)
+            fuse(
+                graph, cut, replace(cut, id=graph.fresh_id(f"{cut.id}_moved")), "reshape", [part], {"shape": target}, []
+            )
+            drop_dead(graph, [op.id for op in reversed(chain)])
+            return 1
+    return 0
+
+
+def _chains(graph: Graph, cut: Op) -> list[list[Op]]:
+    """The movement in front of a slice, longest first."""
+    chain: list[Op] = []
+    value = cut.inputs[0]
+    while len(chain) < LONGEST and (above := graph.produced_by(value, *_MOVEMENT)) is not None:
+        chain.insert(0, above)
+        value = above.inputs[0]
+    return [chain[n:] for n in range(len(chain))]
+
+
+def _columns(graph: Graph, source: str, chain: list[Op], dim: int) -> int | None:
+    """How many columns of the source one index of a dim behind movement is, if the rest keeps its order."""
+    shape = graph.value(source).shape
+    factors = Factors(shape)
+    for op in chain:
+        kind = op.op.removeprefix("ttnn.")
+        if not factors.apply((kind, graph.value(op.outputs[0]).shape if kind == "reshape" else permuted_dims(op))):
+            return None
+    if len(factors.dims[dim]) != 1:
+        return None
+    part = factors.dims[dim][0]
+    at = factors.root.index(part)
+    width = prod(factors.sizes[f] for f in factors.root[at + 1 :])
+    rest = [f for group in factors.dims for f in group if f != part]
+    kept = rest == [f for f in factors.root if f != part]
+    return width if kept and width * factors.sizes[part] == shape[-1] else None
