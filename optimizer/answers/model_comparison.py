@@ -15,6 +15,7 @@ from optimizer.pipeline.entrances import prepared
 from optimizer.pipeline.stages import baseline, edits, rewriting
 from optimizer.pipeline.work import Work, run
 from optimizer.result import OptimizedGraph
+from optimizer.result.summary import Rewritten
 from optimizer.verify import Error
 from optimizer.verify.figures import same
 from optimizer.verify.same_model import differences
@@ -51,9 +52,7 @@ def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]
     """The graph computes the model as the options change it: element types, block weights, math fidelity."""
     work = Work(model, result.options, own_model(result), Clock())
     work.imported = model.graph
-    rewritten = {note["op"]: "" for note in result.summary_json().get("rewritten", ())}
-    if rewritten:
-        work.imported, _ = rewriting(result.options).rewrite(work, rewritten)
+    work.imported = rewriting(result.options).again_as(work, _rewritten(result))
     precision = result.summary_json().get("precision") or {}
     work.imported = widened(work.imported, precision.get("raised") or ())
     run(edits(result.options), work)
@@ -61,11 +60,15 @@ def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]
     yield from differences(result, work.graph, work.conv_weights, fixed)
 
 
+def _rewritten(result: OptimizedGraph) -> list[Rewritten]:
+    return [Rewritten.model_validate(note) for note in result.summary_json().get("rewritten", ())]
+
+
 def _same_preparation(result: OptimizedGraph, model: ImportedModel) -> list[Error]:
     """The model as it is prepared for a policy has the pages and element types of the result."""
     if result.options.opmodel != result.summary_json().get("opmodel", result.options.opmodel):
         return []
-    work = prepared(model, own_model(result), result.options)
+    work = prepared(model, own_model(result), result.options, stated=_rewritten(result))
     return [*_same_pages(result, work), *_same_dtypes(result, work), *_same_baseline(result, work)]
 
 

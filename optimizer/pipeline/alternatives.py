@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from optimizer.errors import InfeasibleError, StateError, TimeLimitError, TtoptError
+from optimizer.errors import InfeasibleError, TimeLimitError, TtoptError, VerificationError
 from optimizer.ir.graph import Graph, Op
 from optimizer.process import logs
 from optimizer.result.summary import Rewritten
@@ -40,6 +40,8 @@ class Alternatives:
     """Of ops in the time of a run; those that are not there are looked at."""
     fixed: frozenset[str]
     """Ops that the user has decided about."""
+    is_over: bool = False
+    """Whether there was no time left for it."""
     _known: dict[Hashable, int | None] = field(default_factory=dict)
 
     def applied(self, graph: Graph) -> tuple[Graph, tuple[Rewritten, ...]]:
@@ -53,7 +55,7 @@ class Alternatives:
 
     def _rewritten(self, graph: Graph, rule: Rule, op: Op) -> Iterator[Rewritten]:
         sites = [site for site in rule(graph, op) if self._is_open(site)]
-        if not sites:
+        if not sites or self.is_over:
             return
         part = {op_id for site in sites for op_id in site.ops}
         around = window(graph, part)
@@ -61,7 +63,7 @@ class Alternatives:
         times = [(self._time_ns(around, site), n) for n, site in enumerate(sites)]
         ns, best = min((ns, n) for ns, n in [*times, (before, -1)] if ns is not None) if before else (0, -1)
         _log.debug("ways", op=op.id, before=before, ways=[(sites[n].way.name, sites[n].parts, t) for t, n in times])
-        if before is None or best < 0 or ns > (1 - WORTH) * before:
+        if self.is_over or before is None or best < 0 or ns > (1 - WORTH) * before:
             return
         site = sites[best]
         site.apply(graph)
@@ -87,7 +89,8 @@ class Alternatives:
             try:
                 self._known[key] = self.price_ns(graph)
             except TimeLimitError:
-                raise
+                self.is_over = True
+                return None
             except TtoptError as error:
                 _log.debug("no plan", because=error.message)
                 self._known[key] = None
@@ -114,11 +117,11 @@ def shares(problem: PolicyInput) -> dict[str, float]:
 
 
 def applied(graph: Graph, notes: Collection[Rewritten]) -> Graph:
-    """A copy of the graph rewritten as a result says, without asking what is faster. StateError for unknown ways."""
+    """A copy of the graph rewritten as a result says, whatever is faster. VerificationError for unknown ways."""
     graph = graph.copy()
     for note in notes:
         sites = [site for rule in RULES for site in rule(graph, graph.op(note.op))] if graph.has_op(note.op) else []
         found = [site for site in sites if (site.way.name, site.parts) == (note.way, note.parts)]
         if not found or not found[0].apply(graph):
-            raise StateError(f"'{note.op}' has no way '{note.way}'", node=note.op)
+            raise VerificationError(f"'{note.op}' has no way '{note.way}'", node=note.op)
     return graph

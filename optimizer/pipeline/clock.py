@@ -63,9 +63,10 @@ class Clock:
     _seconds: dict[str, float] = field(default_factory=dict)
     _current: str = ""
 
-    def apart(self) -> Clock:
-        """Of a trial inside a stage: the same limit, its stages announced and measured by nobody."""
-        return Clock(time_limit=self.time_limit, interrupted=self.interrupted, begun=self.begun)
+    def apart(self, share: float = 1.0) -> Clock:
+        """Of a trial inside a stage: this share of the limit, its stages announced and measured by nobody."""
+        limit = None if self.time_limit is None else share * self.time_limit
+        return Clock(time_limit=limit, interrupted=self.interrupted, begun=self.begun)
 
     @contextmanager
     def stage(self, name: str, closing: bool = False) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,7 @@ from optimizer.pipeline.work import Work, run
 from optimizer.process.garbage import rare_collections
 from optimizer.process.plugins import plugins_named
 from optimizer.result import OptimizedGraph
+from optimizer.result.summary import Rewritten
 from optimizer.sharding.base import PolicyInput
 from optimizer.values.given import GivenValues
 
@@ -158,9 +159,13 @@ def prepare(
 
 @plugins_named()
 def prepared(
-    source: Path | bytes | ImportedModel | Graph, opmodel: CachedOpModel, options: Options, clock: Clock | None = None
+    source: Path | bytes | ImportedModel | Graph,
+    opmodel: CachedOpModel,
+    options: Options,
+    clock: Clock | None = None,
+    stated: Sequence[Rewritten] | None = None,
 ) -> Work:
-    """A run as far as the policy's problem."""
-    work = Work(source, options, opmodel, Clock(NAMES) if clock is None else clock)
+    """A run as far as the policy's problem; with parts computed in another way as stated, if that is given."""
+    work = Work(source, options, opmodel, Clock(NAMES) if clock is None else clock, stated=stated)
     run((Import.of(options), *preparation(options), rewriting(options)), work)
     return work

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,10 +11,13 @@ from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.predictions import Predictor
 from optimizer.opmodel.ttnn_calls import call_text
-from optimizer.pipeline.alternatives import Alternatives, shares
+from optimizer.pipeline.alternatives import Alternatives, applied, shares
 from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
 from optimizer.result.summary import Rewritten
+
+CHOOSING = 0.3
+"""Share of a time limit that may go by before parts are left as they are."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,14 @@ class Rewrite(Stage):
         refused = refused_convolutions(work.problem)
         if refused:
             graph, notes = self.rewrite(work, refused)
-        if self.rewrites and not work.origin.is_result:
-            graph, more = self._alternatives(work).applied(graph)
-            notes += more
+        if work.stated is not None:
+            chosen = tuple(note for note in work.stated if not note.is_needed)
+            graph, notes = applied(graph, chosen), (*notes, *chosen)
+        elif self.rewrites and not work.origin.is_result:
+            alternatives = self._alternatives(work)
+            graph, chosen = alternatives.applied(graph)
+            notes += chosen
+            work.clock.cut_short = work.clock.cut_short or alternatives.is_over
         work.rewritten = notes
         if notes:
             other = work.fork()
@@ -49,20 +57,25 @@ class Rewrite(Stage):
             run(self.again, other)
             work.problem = other.problem
 
+    def again_as(self, work: Work, notes: Sequence[Rewritten]) -> Graph:
+        """The imported graph rewritten as a result says."""
+        needed = {note.op: note.because for note in notes if note.is_needed}
+        graph = self.rewrite(work, needed)[0] if needed else work.imported
+        return applied(graph, [note for note in notes if not note.is_needed])
+
     def rewrite(self, work: Work, refused: Mapping[str, str]) -> tuple[Graph, tuple[Rewritten, ...]]:
         """The imported graph with these convolutions (id -> why) in another way, and what was done."""
-        return rewritten(work.imported, refused, lambda graph: self._trial(work, graph).problem)
+        return rewritten(work.imported, refused, lambda graph: self._trial(work, graph, 1.0).problem)
 
-    def _trial(self, work: Work, graph: Graph) -> Work:
+    def _trial(self, work: Work, graph: Graph, share: float) -> Work:
         trial = work.fork()
-        trial.imported, trial.clock = graph, work.clock.apart()
+        trial.imported, trial.clock = graph, work.clock.apart(share)
         run(self.alone, trial)
         return trial
 
     def _alternatives(self, work: Work) -> Alternatives:
         def price_ns(graph: Graph) -> int:
-            work.clock.poll()
-            trial = self._trial(work, graph)
+            trial = self._trial(work, graph, CHOOSING)
             run(self.planned, trial)
             predictor = Predictor(trial.result.graph, trial.result.layouts, work.opmodel)
             return predictor.totals(trial.result.records).time_ns

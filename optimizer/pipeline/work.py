@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -61,6 +61,8 @@ class Work:
     """By runs before this one, on the same board with the same OpModel."""
     given: GivenValues = field(default_factory=GivenValues)
     """Weights and inputs that errors are measured with."""
+    stated: Sequence[Rewritten] | None = None
+    """What a result says was computed in another way, to be done again; None: what is fastest is chosen."""
 
     origin: Origin = field(init=False)
     imported: Graph = field(init=False)
