@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import InfeasibleError, TimeLimitError, TtoptError, VerificationError
+from optimizer.importers.finishing import follow_movement
 from optimizer.ir.graph import Graph, Op
 from optimizer.process import logs
 from optimizer.result.summary import Rewritten
@@ -51,6 +52,7 @@ class Alternatives:
             for op in graph.run_ops():
                 if graph.has_op(op.id):
                     notes += self._rewritten(graph, rule, op)
+        follow_movement(graph)
         return graph, tuple(notes)
 
     def _rewritten(self, graph: Graph, rule: Rule, op: Op) -> Iterator[Rewritten]:
@@ -124,4 +126,5 @@ def applied(graph: Graph, notes: Collection[Rewritten]) -> Graph:
         found = [site for site in sites if (site.way.name, site.parts) == (note.way, note.parts)]
         if not found or not found[0].apply(graph):
             raise VerificationError(f"'{note.op}' has no way '{note.way}'", node=note.op)
+    follow_movement(graph)
     return graph

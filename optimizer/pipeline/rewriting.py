@@ -22,11 +22,10 @@ CHOOSING = 0.3
 
 @dataclass(frozen=True)
 class Rewrite(Stage):
-    """Prepares the graph again with convolutions that run in no config, and parts where that is faster, computed in
-    another way."""
+    """Prepares the graph again with what runs in no config, or faster so, computed in another way."""
 
     name: ClassVar[str] = "rewrite"
-    takes: ClassVar[tuple[str, ...]] = ("imported", "problem", "origin")
+    takes: ClassVar[tuple[str, ...]] = ("imported", "problem", "origin", "overrides")
     gives: ClassVar[tuple[str, ...]] = ("problem", "rewritten")
 
     again: tuple[Stage, ...]

@@ -120,7 +120,7 @@ def convolution(
 
 
 def optimised(graph: Graph, **options: object) -> OptimizedGraph:
-    given = Options.from_mapping({"board": "n150", "policy": "dram", **options})
+    given = Options.from_mapping({"board": "n150", "policy": "dram", "rewrites": False, **options})
     return optimize(graph, DeviceSpec.preset("n150"), given)
 
 

@@ -26,7 +26,7 @@ from optimizer.pipeline.stages import NAMES, stages
 from optimizer.pipeline.work import Stage, Work, run
 
 N150 = DeviceSpec.preset("n150")
-GIVEN = ("source", "options", "opmodel", "clock", "name", "judge", "learned", "given")
+GIVEN = ("source", "options", "opmodel", "clock", "name", "judge", "learned", "given", "stated")
 HANDED_ON = {f.name for f in fields(Work)} - set(GIVEN)
 EVERY_OPTION = {
     "policy": "dfsharding",

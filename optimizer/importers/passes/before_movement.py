@@ -55,18 +55,27 @@ def scalar_before_movement(graph: Graph, scaled: Op) -> int:
 
 @rewrites_each("sequence-rows", "linear", "matmul")
 def sequence_rows(graph: Graph, product: Op) -> int:
-    """[S, 1, K] by weights, beside movement -> [1, S, K] by weights: a tile of rows holds 32 of them, not one."""
+    """[S, 1, K] by weights, made of [1, S, K] or made to it -> [1, S, K] by weights, of which a tile holds 32 rows."""
     x = product.inputs[0]
     *lead, depth = graph.value(x).shape
     if len(lead) < 2 or lead[-1] != 1 or prod(lead) == 1 or max(lead) != prod(lead) or not by_weights(graph, product):
         return 0
-    around = [graph.producer(x), *graph.consumers(product.outputs[0])]
-    if not any(op is not None and op.op.removeprefix("ttnn.") in _MOVEMENT for op in around):
+    above, result = graph.produced_by(x, *_MOVEMENT), product.outputs[0]
+    below = [op for op in graph.consumers(result) if op.op.removeprefix("ttnn.") in _MOVEMENT]
+    beside = [(x, v) for op in (above,) if op is not None for v in op.inputs]
+    beside += [(result, v) for op in below for v in op.outputs]
+    if not any(_holds_as_rows(graph, v, other) for v, other in beside):
         return 0
     rows = reshape(graph, product, x, (*(1,) * (len(lead) - 1), prod(lead), depth))
     made = emit(graph, product, product.op.removeprefix("ttnn."), [rows, *product.inputs[1:]], product.attrs)
     fuse(graph, product, product, "reshape", [made], {"shape": graph.value(product.outputs[0]).shape}, [])
     return 1
+
+
+def _holds_as_rows(graph: Graph, value_id: str, other: str) -> bool:
+    """Whether what is [S, 1, K] in one tensor is [.., S, K] in another one."""
+    shape, held = graph.value(value_id).shape, graph.value(other).shape
+    return len(held) > 1 and held[-2:] == (prod(shape[:-1]), shape[-1])
 
 
 @rewrites_each("cut-before-movement", "slice")
