@@ -44,8 +44,15 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
         "results": described(chosen["outputs"]),
         "fused": fused_fact(document, chosen["id"]),
         "chain_record": own_chain(chosen["id"], chosen["chain"], document["chains"]),
+        "rewritten": _rewritten(document, chosen),
         "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
     }
+
+
+def _rewritten(document: Document, op: dict[str, Any]) -> list[dict[str, Any]]:
+    """In what ways parts are computed that the op belongs to."""
+    notes: list[dict[str, Any]] = list(document["summary"].get("rewritten", ()))
+    return [note for note in notes if set(op["origin"]) & set(note.get("origin", ()))]
 
 
 def _found(document: Document, name: str) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, object]]:
             *_time_facts(predicted),
             ("L1 per core", f"{bytes_text(predicted['peak_l1_bytes'])}, buffers {bytes_text(predicted['cb_bytes'])}"),
         ]
+    for note in record["rewritten"]:
+        facts.append((note["pass"], note["because"]))
     if record["fused"] is not None:
         facts.append(("fused", record["fused"]))
     if chain is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from optimizer.errors import InfeasibleError, TimeLimitError, TtoptError, VerificationError
 from optimizer.importers.finishing import follow_movement
+from optimizer.importers.passes.rewriting import origins
 from optimizer.ir.graph import Graph, Op
 from optimizer.process import logs
 from optimizer.result.summary import Rewritten
@@ -68,11 +69,13 @@ class Alternatives:
         if self.is_over or before is None or best < 0 or ns > (1 - WORTH) * before:
             return
         site = sites[best]
+        origin = origins(graph.op(op_id) for op_id in site.ops)
         site.apply(graph)
         yield Rewritten(
             op=op.id,
             way=site.way.name,
             parts=site.parts,
+            origin=origin,
             because=f"{ns} ns instead of {before} ns with what is next to it",
             saved_ns=before - ns,
         )

@@ -120,6 +120,7 @@ class Rewritten(Record):
         description="the rewrite, or two of them, the second of the first one's parts (docs/graph-passes.md)",
     )
     parts: int | None = Field(default=None, description="in how many parts, where the rewrite has several forms")
+    origin: Sequence[str] = Field(default=(), description="nodes of the model that the part computes")
     because: str
     saved_ns: int | None = Field(
         default=None, description="predicted, of the part with what is next to it; null: it runs only so"

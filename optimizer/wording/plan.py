@@ -62,6 +62,18 @@ def _dram_facts(summary: Document) -> list[Fact]:
     return [("DRAM peak per bank", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})")]
 
 
+def _rewritten_facts(summary: Document) -> list[Fact]:
+    """In what other ways parts are computed since that is faster, and what each saves by itself."""
+    saved: dict[str, list[int]] = {}
+    for note in summary.get("rewritten", ()):
+        if note.get("saved_ns") is not None:
+            saved.setdefault(note["pass"], []).append(note["saved_ns"])
+    return [
+        ("computed otherwise", f"{counted(len(times), 'part')} by {name}: {time_text(sum(times))} less")
+        for name, times in saved.items()
+    ]
+
+
 def figures(document: Document) -> list[Fact]:
     """What the table of `before_after` leaves, line by line."""
     summary = document["summary"]
@@ -74,6 +86,7 @@ def figures(document: Document) -> list[Fact]:
         ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
         *_time_facts(summary),
+        *_rewritten_facts(summary),
         ("ops", _ops(document)),
         ("reshards", summary["reshards"]),
         ("loads", summary.get("loads", 0)),

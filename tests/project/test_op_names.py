@@ -13,12 +13,14 @@ from optimizer.ir.vocabulary import op_names
 
 PACKAGE = Path(optimizer.__file__).parent
 NAMING = (
-    "families", "ir/row_forms.py", "ir/vocabulary.py", "importers", "fusion/operations.py", "opmodel/rows.py",
+    "families", "ir/row_forms.py", "ir/vocabulary.py", "importers", "rewrites", "fusion/operations.py",
+    "opmodel/rows.py",
     "ir/numeric_risk.py", "values/judged.py", "values/random_arrays.py", "values/residual_branches.py",
     "values/typical_inputs.py", "kernels",
 )  # fmt: skip
-"""What names ops: families and the forms of their rows; the vocabulary those that are inserted; importers and fusion
-what they rewrite; recorded answers their spelling; what looks for patterns of several ops; kernels their own IR's."""
+"""What names ops: families and the forms of their rows; the vocabulary those that are inserted; importers, rewrites and
+fusion what they rewrite; recorded answers their spelling; what looks for patterns of several ops; kernels their own
+IR's."""
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not str(path.relative_to(PACKAGE)).startswith(NAMING))
 
 
