@@ -59,6 +59,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         before_movement.norm_after_heads,
         before_movement.scalar_before_movement,
         before_movement.sequence_rows,
+        before_movement.row_before_reshape,
         movement.merge_movement,
         heads.rotary,
         heads.concat_heads,

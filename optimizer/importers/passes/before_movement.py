@@ -7,6 +7,7 @@ from math import prod
 
 from optimizer.importers.passes.movement import LONGEST, Factors
 from optimizer.importers.passes.rewriting import (
+    Shape,
     by_weights,
     drop_dead,
     emit,
@@ -17,6 +18,8 @@ from optimizer.importers.passes.rewriting import (
     rewrites_each,
 )
 from optimizer.ir.graph import Graph, Op
+from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.tiling import padded_shape
 
 _MOVEMENT = ("reshape", "permute")
 _NORMS = ("layer_norm", "rms_norm")
@@ -51,6 +54,28 @@ def scalar_before_movement(graph: Graph, scaled: Op) -> int:
     first = emit(graph, scaled, scaled.op.removeprefix("ttnn."), movement.inputs, scaled.attrs)
     fuse(graph, scaled, scaled, movement.op, [first], movement.attrs, [movement])
     return 1
+
+
+@rewrites_each("row-before-reshape", "multiply", "add")
+def row_before_reshape(graph: Graph, scaled: Op) -> int:
+    """A row of weights that is added to reshaped rows, or scales them -> in front of a reshape that fills more tiles."""
+    movement = graph.produced_by(scaled.inputs[0], "reshape")
+    if movement is None or len(scaled.inputs) != 2 or graph.only_use(scaled.inputs[0]) is None:
+        return 0
+    (source,), row = movement.inputs, scaled.inputs[1]
+    given, wider = graph.value(source).shape, graph.value(scaled.outputs[0]).shape
+    is_row = graph.is_static(row) and prod(graph.value(row).shape) == graph.value(row).shape[-1] == given[-1]
+    if not is_row or given[-1] != wider[-1] or len(given) < 2 or _tiled(given) >= _tiled(wider):
+        return 0
+    row = reshape(graph, scaled, row, (given[-1],))
+    first = emit(graph, scaled, scaled.op.removeprefix("ttnn."), [source, row], scaled.attrs)
+    fuse(graph, scaled, scaled, "reshape", [first], {"shape": wider}, [movement])
+    return 1
+
+
+def _tiled(shape: Shape) -> int:
+    """Elements of the tiles that hold a tensor."""
+    return prod(padded_shape(shape, PageLayout.TILE))
 
 
 @rewrites_each("sequence-rows", "linear", "matmul")
