@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from optimizer.errors import InfeasibleError, TimeLimitError, TtoptError, VerificationError
 from optimizer.importers.finishing import follow_movement
 from optimizer.importers.passes.rewriting import origins
+from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.graph import Graph, Op
 from optimizer.process import logs
 from optimizer.result.summary import Rewritten
@@ -54,7 +55,7 @@ class Alternatives:
                 if graph.has_op(op.id):
                     notes += self._rewritten(graph, rule, op)
         follow_movement(graph)
-        return graph, tuple(notes)
+        return with_filled_padding(graph), tuple(notes)
 
     def _rewritten(self, graph: Graph, rule: Rule, op: Op) -> Iterator[Rewritten]:
         sites = [site for site in rule(graph, op) if self._is_open(site)]
@@ -82,15 +83,15 @@ class Alternatives:
 
     def _times_ns(self, around: Graph, sites: Sequence[Site]) -> Iterator[tuple[Site, int]]:
         """Of every way that has a plan; of one in parts up to where more parts have been slower twice."""
-        slower: dict[str, list[int]] = {}
+        found: dict[str, list[int]] = defaultdict(list)
         for site in sites:
-            earlier = slower.setdefault(site.way.name, [])
-            other = around.copy()
-            if earlier[-3:] != sorted(set(earlier[-3:])) or len(earlier) < 3:
-                ns = self._priced(other) if site.apply(other) else None
-                if ns is not None:
-                    earlier.append(ns)
-                    yield site, ns
+            last, other = found[site.way.name][-3:], around.copy()
+            if len(last) == 3 and last[0] < last[1] < last[2]:
+                continue
+            ns = self._priced(other) if site.apply(other) else None
+            if ns is not None:
+                found[site.way.name].append(ns)
+                yield site, ns
 
     def _is_open(self, site: Site) -> bool:
         is_much = sum(self.shares.get(op_id, MUCH) for op_id in site.ops) >= MUCH
@@ -138,4 +139,4 @@ def applied(graph: Graph, notes: Collection[Rewritten]) -> Graph:
         if not found or not found[0].apply(graph):
             raise VerificationError(f"'{note.op}' has no way '{note.way}'", node=note.op)
     follow_movement(graph)
-    return graph
+    return with_filled_padding(graph)

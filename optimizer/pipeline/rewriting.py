@@ -16,7 +16,7 @@ from optimizer.pipeline.other_ways import refused_convolutions, rewritten
 from optimizer.pipeline.work import Stage, Work, run
 from optimizer.result.summary import Rewritten
 
-CHOOSING = 0.3
+CHOOSING = 0.5
 """Share of a time limit that may go by before parts are left as they are."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from optimizer.importers.passes.exact_values import can_widen, widened
+from optimizer.importers.passes.tile_padding import unfilled
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
@@ -64,3 +65,16 @@ def test_ops_of_integers_stay_as_they_are() -> None:
     graph = b.finish(b.op("ttnn.argmax", b.input("x", (1, 1, 32, 64)), dim=-1, name="best"))
 
     assert not can_widen(graph, graph.op("best"))
+
+
+def test_masks_that_are_cast_are_filled_again() -> None:
+    b = GraphBuilder("attention")
+    q, k, v = (b.input(name, (1, 2, 40, 32)) for name in "qkv")
+    mask = b.op("ttnn.multiply", b.input("m", (1, 1, 40, 40)), scalar=2.0, name="mask")
+    filled = b.op("ttnn.fill_implicit_tile_padding", mask, value=-1e9, name="filled")
+    graph = b.finish(b.op("ttnn.scaled_dot_product_attention", q, k, v, filled, is_causal=False, name="attention"))
+    assert not unfilled(graph, graph.op("attention"))
+
+    wide = widened(graph, ["mask", "filled"])
+
+    assert not any(unfilled(wide, op) for op in wide.ops())

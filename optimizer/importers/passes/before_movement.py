@@ -58,7 +58,7 @@ def scalar_before_movement(graph: Graph, scaled: Op) -> int:
 
 @rewrites_each("row-before-reshape", "multiply", "add")
 def row_before_reshape(graph: Graph, scaled: Op) -> int:
-    """A row of weights that is added to reshaped rows, or scales them -> in front of a reshape that fills more tiles."""
+    """A row of weights that is added to reshaped rows, or scales them -> in front of a reshape to more tiles."""
     movement = graph.produced_by(scaled.inputs[0], "reshape")
     if movement is None or len(scaled.inputs) != 2 or graph.only_use(scaled.inputs[0]) is None:
         return 0

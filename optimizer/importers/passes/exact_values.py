@@ -29,6 +29,7 @@ from functools import partial
 from math import pi
 
 from optimizer.importers.passes.rewriting import Pass, emit, finish
+from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import STATIC, Attr, Graph, Op, ValueKind
 from optimizer.ir.opdef import RESULT_DTYPE, CostClass
@@ -181,7 +182,7 @@ def widened(graph: Graph, op_ids: Collection[str]) -> Graph:
     """A copy in which these ops read and give f32 instead of bf16; those that cannot stay as they are."""
     made = graph.copy()
     widen(made, op_ids)
-    return made
+    return with_filled_padding(made)
 
 
 def widen(graph: Graph, op_ids: Collection[str], inputs: bool = False) -> None:
