@@ -194,7 +194,7 @@ def _of_inputs(work: Work) -> list[str]:
     if work.options.channels_last_inputs:
         return fed_inputs.lacking(work.result.graph)
     times_ns = {op_id: r.predicted.time_ns for op_id, r in work.result.records.items() if r.predicted}
-    return fed_inputs.advice(work.imported, times_ns)
+    return fed_inputs.advice(work.imported, work.result.graph, times_ns)
 
 
 def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int]) -> Baselines:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from optimizer.errors import OpModelError, UnsupportedOpError
+from optimizer.importers.passes.fed_inputs import feed_channels_last
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.predictions import Predictor
@@ -35,6 +36,7 @@ class Rewrite(Stage):
     planned: tuple[Stage, ...]
     """What plans it."""
     rewrites: bool
+    channels_last_inputs: bool
 
     def apply(self, work: Work) -> None:
         graph, notes = work.imported, tuple[Rewritten, ...]()
@@ -43,10 +45,10 @@ class Rewrite(Stage):
             graph, notes = self.rewrite(work, refused)
         if work.stated is not None:
             chosen = tuple(note for note in work.stated if not note.is_needed)
-            graph, notes = applied(graph, chosen), (*notes, *chosen)
+            graph, notes = applied(self._fed(graph), chosen), (*notes, *chosen)
         elif self.rewrites and not work.origin.is_result:
             alternatives = self._alternatives(work)
-            graph, chosen = alternatives.applied(graph)
+            graph, chosen = alternatives.applied(self._fed(graph))
             notes += chosen
             work.clock.cut_short = work.clock.cut_short or alternatives.is_over
         work.rewritten = notes
@@ -60,7 +62,14 @@ class Rewrite(Stage):
         """The imported graph rewritten as a result says."""
         needed = {note.op: note.because for note in notes if note.is_needed}
         graph = self.rewrite(work, needed)[0] if needed else work.imported
-        return applied(graph, [note for note in notes if not note.is_needed])
+        return applied(self._fed(graph), [note for note in notes if not note.is_needed])
+
+    def _fed(self, graph: Graph) -> Graph:
+        """A copy with its inputs as they are fed: permutes that the caller spares are no parts."""
+        graph = graph.copy()
+        if self.channels_last_inputs:
+            feed_channels_last(graph)
+        return graph
 
     def rewrite(self, work: Work, refused: Mapping[str, str]) -> tuple[Graph, tuple[Rewritten, ...]]:
         """The imported graph with these convolutions (id -> why) in another way, and what was done."""

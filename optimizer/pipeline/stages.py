@@ -56,9 +56,21 @@ def preparation(options: Options) -> tuple[Stage, ...]:
 def rewriting(options: Options) -> Rewrite:
     """What prepares the graph again where it has to, or where that is faster; parts are tried by themselves, without
     the user's overrides."""
-    free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
+    free = replace(
+        options,
+        override_output_layout="",
+        override_conv2d_config="",
+        insert_memreconfig="",
+        channels_last_inputs=False,
+    )
     planned = (Search(options.policy), Transform())
-    return Rewrite(again=preparation(options), alone=preparation(free), planned=planned, rewrites=options.rewrites)
+    return Rewrite(
+        again=preparation(options),
+        alone=preparation(free),
+        planned=planned,
+        rewrites=options.rewrites,
+        channels_last_inputs=options.channels_last_inputs,
+    )
 
 
 CLOSED = (Verify(), Predict(), Summarise())

@@ -70,11 +70,11 @@ def test_a_model_without_images_is_warned_of() -> None:
 
 
 def test_a_costly_permute_is_told_of() -> None:
-    assert advice(image(), {"turned": 5, "y": 95}) == [
+    assert advice(image(), image(), {"turned": 5, "rows": 5, "y": 90}) == [
         "5% of the time is the permute of input 'x' to channels-last: channels_last_inputs leaves that to the caller"
     ]
-    assert advice(image(), {"turned": 4, "y": 96}) == []
-    assert advice(image(also_read=True), {"turned": 50, "y": 50}) == []
+    assert advice(image(), image(), {"turned": 4, "y": 96}) == []
+    assert advice(image(also_read=True), image(also_read=True), {"turned": 50, "y": 50}) == []
 
 
 def test_calibration_has_to_be_in_the_order_of_the_program() -> None:

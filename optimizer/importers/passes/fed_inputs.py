@@ -6,11 +6,13 @@ three channels as 6 bytes each: of ResNet-50's time with 16 images it is a sixth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from optimizer.importers.passes.rewriting import permuted_dims
 from optimizer.ir.graph import ForeignTensor, Graph, Op
+from optimizer.ir.vocabulary import RESHAPE
+from optimizer.layouts.tiling import TILE
 
 MUCH = 0.05
 """Share of a plan's time from which on turning an input around is worth a word."""
@@ -47,12 +49,12 @@ def lacking(graph: Graph) -> list[str]:
     return ["no input is fed channels-last: the first thing that happens to one has to be that its channels move last"]
 
 
-def advice(model: Graph, times_ns: Mapping[str, int]) -> list[str]:
-    """What feeding the inputs of a model channels-last would save, where that is much of the time of its ops."""
+def advice(model: Graph, planned: Graph, times_ns: Mapping[str, int]) -> list[str]:
+    """What feeding the inputs of a model channels-last would save, where that is much of the time of the plan's ops."""
     found = []
     total_ns = sum(times_ns.values())
     for value_id in model.inputs:
-        turned = model.consumers(value_id) if _is_only_turned(model, value_id) else ()
+        turned = _turning(planned, value_id) if _is_only_turned(model, value_id) else ()
         share = sum(times_ns.get(op.id, 0) for op in turned) / max(1, total_ns)
         if share >= MUCH:
             found.append(
@@ -60,6 +62,16 @@ def advice(model: Graph, times_ns: Mapping[str, int]) -> list[str]:
                 "channels_last_inputs leaves that to the caller"
             )
     return found
+
+
+def _turning(graph: Graph, value_id: str) -> Iterator[Op]:
+    """The permute of an input, and the reshapes around it where pixels [N, H, W, C] are rows as they are."""
+    whole = graph.value(value_id).shape[-1] % TILE == 0
+    for op in graph.consumers(value_id):
+        if op.op in (_TURNS, RESHAPE):
+            if whole or op.op == _TURNS:
+                yield op
+            yield from _turning(graph, op.outputs[0])
 
 
 def _turned(rank: int) -> tuple[int, ...]:
