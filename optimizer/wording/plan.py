@@ -29,10 +29,11 @@ Fact = tuple[str, object]
 
 
 def plan_text(summary: Document) -> str:
-    """`verified plan of policy dfsharding, status feasible`."""
+    """`verified plan of policy global, status optimal, gap 0.0 %, at 17.6 % of the board's limit`."""
     text = f"verified plan of policy {summary['policy']}, status {summary['status']}"
-    gap = summary.get("gap")
-    return text if gap is None else f"{text}, gap {percent_text(gap)}"
+    gap, limit = summary.get("gap"), summary.get("limit")
+    text += "" if gap is None else f", gap {percent_text(gap)}"
+    return text if limit is None else f"{text}, at {percent_text(limit['of_limit'])} of the board's limit"
 
 
 _COMPARED = (

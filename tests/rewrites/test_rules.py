@@ -20,7 +20,6 @@ from optimizer.rewrites.way import Site
 from optimizer.values.graph_values import graph_values
 
 Draw = Callable[[np.random.Generator], Graph]
-CASES = 8
 
 
 def sites(graph: Graph) -> list[Site]:
@@ -131,11 +130,12 @@ DRAWS: dict[str, tuple[Draw, frozenset[str]]] = {
 }
 
 
+@pytest.mark.parametrize("cases", [8, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", DRAWS)
-def test_a_rule_changes_no_value(name: str) -> None:
+def test_a_rule_changes_no_value(name: str, cases: int) -> None:
     draw, ways = DRAWS[name]
     seen = set()
-    for case in range(CASES):
+    for case in range(cases):
         graph = draw(np.random.default_rng(case))
         before = outputs(graph, case)
         for site in sites(graph):
