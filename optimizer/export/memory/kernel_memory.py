@@ -44,7 +44,7 @@ class _Moved:
         self._blocks = {v: b for memory in plain.l1.values() for v, b in memory.after().items()}
         self._dram_blocks = {v: b for blocks in plain.dram.values() for v, b in blocks.items()}
         names = [*self._blocks, *self._dram_blocks]
-        known = {v for v in names if v in result.graph.values}
+        known = {v for v in names if v in result.program.homes}
         before = {v: self._schedule.span(v) for v in known}
         for kernel in kernels:
             self._schedule.fuse(kernel.ops, kernel.place.id, kernel.outputs)

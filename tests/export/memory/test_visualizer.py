@@ -20,10 +20,10 @@ import pytest
 from optimizer.answers.timeline import timeline
 from optimizer.export.memory.visualizer import CREATE, write
 from optimizer.export.memory.visualizer.report import SCHEMA_VERSION
-from optimizer.export.ttnn_py import DEALLOCATE
 from optimizer.export.ttnn_py.building import ttnn_program
 from optimizer.ir.graph import Op
 from optimizer.layouts.tiling import round_up
+from optimizer.program.lifetimes import DEALLOCATE
 from optimizer.result import OptimizedGraph, Role
 from tests.export.memory.exported import HOSTILE, RESULTS
 from tests.l1.rule_cases import written_over

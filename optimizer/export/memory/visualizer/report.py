@@ -14,13 +14,13 @@ from optimizer.export.memory.visualizer.captured import DEVICE, Buffer, Node, Pr
 from optimizer.export.memory.visualizer.spelling import memory_config_text
 from optimizer.export.memory.visualizer.tensors import Tensor, Tensors
 from optimizer.export.perf_csv.programs import programs
-from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.process.version import __version__
+from optimizer.program.lifetimes import DEALLOCATE
 from optimizer.result import OptimizedGraph
 from optimizer.verify import verified
 
@@ -39,7 +39,7 @@ class Report:
         self.l1, self.dram = l1_occupancy(self._subject), dram_occupancy(self._subject)
         self.tensors = Tensors(result, self.l1, self.dram)
         self.rows: dict[str, list[Row]] = defaultdict(list)
-        self._memory = with_kernels(result, self.l1, self.dram, deallocated_values(result))
+        self._memory = with_kernels(result, self.l1, self.dram, result.program.deallocated({}))
         self._live: dict[str, Block] = dict(self.l1.weights)
         self._operations, self._seconds_total = 0, 0.0
         run = list(as_run(result))
@@ -88,7 +88,7 @@ class Report:
             tensor = self.tensors.named(value)
             tensor.consumers.append((number, 0))
             tensor.deallocated_by = number
-            home = self.l1.homes.get(value, value)
+            home = self.result.program.homes[value]
             freed = []
             if home in memory.freed and home in self._live:
                 freed.append(Buffer(home, self._live.pop(home), self.tensors.in_l1(home)))
