@@ -14,9 +14,9 @@ from optimizer.export.facts import COPY_ROLES
 from optimizer.export.reader import as_result
 from optimizer.pipeline import Clock, Progress
 from optimizer.pipeline.stages import NAMES
-from optimizer.result import Role, own_chain
+from optimizer.result import Role, explained
 from optimizer.sharding.runner_up import RunnerUp
-from optimizer.wording.plan import Document, fused_fact
+from optimizer.wording.plan import Document
 
 if TYPE_CHECKING:
     from optimizer.export.schema import AnnotatedGraph
@@ -34,19 +34,8 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
     UnknownNameError lists near matches.
     """
     chosen = _found(document, op)
-
-    def described(value_ids: list[str]) -> list[dict[str, Any]]:
-        return [{"value": v, **document["values"][v]} for v in value_ids]
-
-    return {
-        **chosen,
-        "operands": described(chosen["inputs"]),
-        "results": described(chosen["outputs"]),
-        "fused": fused_fact(document, chosen["id"]),
-        "chain_record": own_chain(chosen["id"], chosen["chain"], document["chains"]),
-        "rewritten": _rewritten(document, chosen),
-        "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
-    }
+    fallback = next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None)
+    return {**explained(document, chosen), "rewritten": _rewritten(document, chosen), "fallback": fallback}
 
 
 def _rewritten(document: Document, op: dict[str, Any]) -> list[dict[str, Any]]:

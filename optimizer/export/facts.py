@@ -6,8 +6,8 @@ Weights come to L1 last, when nothing else needs room: until then those that go 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.ir.dtype import DType
@@ -68,39 +68,51 @@ def as_text(value: object) -> str:
 
 
 # -- weights -------------------------------------------------------------------------------------------------
-def prepared_layout(result: OptimizedGraph, value_id: str) -> TensorLayout:
+Move = tuple[TensorLayout, TensorLayout]
+"""Where a tensor is, and where it has to be."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What an op on weights does to them, before the first run."""
+
+    last: bool
+    """It only brings a weight to L1, when all others have run."""
+    operands: tuple[Move, ...]
+    """Each from where it is to where the op reads it."""
+    results: tuple[Move, ...]
+    """Each from where the op leaves it to where it is while weights are prepared."""
+
+
+def while_prepared(layout: TensorLayout) -> TensorLayout:
     """Where a weight is while weights are prepared."""
-    layout = result.layouts[value_id]
-    return interleaved(BufferType.DRAM, layout.page_layout) if layout.is_l1 else layout
+    return _in_dram(layout.is_tile) if layout.is_l1 else layout
 
 
 def given_spec(result: OptimizedGraph, value_id: str) -> TensorSpec:
     """A value as its maker or the caller gives it: of a weight, while weights are prepared."""
-    value = result.graph.value(value_id)
-    layout = prepared_layout(result, value_id) if result.graph.is_static(value_id) else result.layouts[value_id]
-    return TensorSpec(value.shape, value.dtype, layout)
+    spec = tensor_spec(result, value_id)
+    return replace(spec, layout=while_prepared(spec.layout)) if result.graph.is_static(value_id) else spec
 
 
-def read_layouts(result: OptimizedGraph, op: Op) -> list[TensorLayout]:
-    """Where an op on weights reads its operands."""
-    row, found = opdef(op.op), []
-    on_host = reshapes_on_host(result.graph, op)
-    for position, value_id in enumerate(op.inputs):
-        have = prepared_layout(result, value_id)
-        page = row.required_page(op, position)
+def preparation(result: OptimizedGraph, op: Op) -> Preparation:
+    """An op on weights reads them in DRAM, and leaves its results there in the page layout that it gives; reshapes of
+    weights whose tiles would be mostly padding do so on the host."""
+    row, on_host = opdef(op.op), reshapes_on_host(result.graph, op)
+    operands = []
+    for position, v in enumerate(op.inputs):
+        have, page = while_prepared(result.layouts[v]), row.required_page(op, position)
         tiled = page is Page.TILE or (page is Page.ANY and have.is_tile)
-        here = interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
-        at = have if row.opaque or not have.is_host else here
-        found.append(HOST_ROW_MAJOR if on_host else at)
-    return found
+        at = have if row.opaque or not have.is_host else _in_dram(tiled)
+        operands.append((have, HOST_ROW_MAJOR if on_host else at))
+    tiled = row.gives_tiles(op, bool(operands) and operands[0][1].is_tile)
+    left = HOST_ROW_MAJOR if on_host else _in_dram(tiled)
+    wanted = [result.layouts[v] for v in op.outputs]
+    results = tuple((layout if row.opaque else left, while_prepared(layout)) for layout in wanted)
+    return Preparation(op.op == COPY and wanted[0].is_l1, tuple(operands), results)
 
 
-def left_layout(result: OptimizedGraph, op: Op, operands: Sequence[TensorLayout]) -> TensorLayout:
-    """Where an op on weights leaves its result: DRAM, in the page layout that the op gives; reshapes of weights
-    whose tiles would be mostly padding on the host."""
-    if reshapes_on_host(result.graph, op):
-        return HOST_ROW_MAJOR
-    tiled = opdef(op.op).gives_tiles(op, bool(operands) and operands[0].is_tile)
+def _in_dram(tiled: bool) -> TensorLayout:
     return interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
 
 

@@ -9,8 +9,8 @@ from optimizer.ir.graph import Op as GraphOp
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.types import CircularBufferType
 from optimizer.layouts.aliases import frees_operand
+from optimizer.layouts.memory_config import BufferType
 from optimizer.layouts.op_config import overwritten_operand
-from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph
 
 
@@ -25,14 +25,8 @@ class FusedSchedule:
         """Where an op runs now."""
         self.gone: set[str] = set()
         """Values that are no tensors any more."""
-        self._sizes: dict[str, int] = {}
-        self._buffer = result.buffers()
-        self._sharing: dict[str, list[str]] = {}
-        for v in self.graph.values:
-            self._sharing.setdefault(self._buffer.get(v, v), []).append(v)
-        weights = set(result.weights_in_l1())
-        self._weights = sum(self._bytes(v) for v in sorted(weights))
-        self._pinned = weights | set(self.graph.inputs) | set(self.graph.outputs)
+        self._buffers, self._home = result.program.buffers, result.program.homes
+        self._weights = sum(buffer.allocated_bytes for buffer in result.program.weights)
         options = result.options
         self.limit_bytes = result.device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
 
@@ -53,24 +47,20 @@ class FusedSchedule:
         op = self.graph.producer(value)
         return op if op is not None and op.id in self.index else None
 
-    def _overwritten(self, op: GraphOp) -> int | None:
-        """Position of the operand that an op writes its result into."""
-        return overwritten_operand(self.result.records[op.id].config)
-
     def _ends(self, op: GraphOp, buffer: str) -> bool:
-        """Whether what lies in a buffer is gone after an op: freed, or written over."""
-        into = self._overwritten(op)
-        written = into is not None and self._buffer.get(op.inputs[into], op.inputs[into]) == buffer
-        frees = bool(op.inputs) and frees_operand(self.result.records[op.id].config, self.result.layouts[op.inputs[0]])
-        return written or frees
+        """Whether what lies in a buffer is gone after an op that reads of it: freed, or written over."""
+        config = self.result.records[op.id].config
+        into = overwritten_operand(config)
+        written = into is not None and self._home[op.inputs[into]] == buffer
+        return written or frees_operand(config, self.result.layouts[op.inputs[0]])
 
     def _freed(self, values: Iterable[str], inside: set[str]) -> list[int]:
         """Positions of ops outside that, after one of these values is made, free its buffer or write into it."""
         found = []
         for v in values:
-            buffer, producer = self._buffer.get(v, v), self._producer(v)
+            buffer, producer = self._home[v], self._producer(v)
             made = -1 if producer is None else self.position[producer.id]
-            for shared in self._sharing[buffer]:
+            for shared in self._buffers[buffer].values:
                 for op in self.graph.consumers(shared):
                     outside = op.id not in inside and op.id in self.index
                     if outside and self.position[op.id] > made and self._ends(op, buffer):
@@ -87,8 +77,8 @@ class FusedSchedule:
     def fits(self, region: Region, lowered: Op) -> bool:
         """Whether the kernel fits, and no other op has more in L1 than before while it runs."""
         anchor = self.index[region.anchor]
-        touched = {self._buffer.get(o.value, o.value) for o in (*region.inputs, *region.outputs)}
-        touched |= {self._buffer.get(v, v) for v in region.made}
+        touched = {self._home[o.value] for o in (*region.inputs, *region.outputs)}
+        touched |= {self._home[v] for v in region.made}
         positions = {**self.position, **dict.fromkeys(region.op_ids, anchor)}
         gone = (self.gone - set(region.made)) | set(region.vanished)
         before = {b: self._life(b, self.position, self.gone) for b in sorted(touched)}
@@ -96,23 +86,26 @@ class FusedSchedule:
         inside = {self.index[op_id] for op_id in region.op_ids}
         spans = [span for span in (*before.values(), *after.values()) if span is not None]
         for step in range(min(s for s, _ in spans), max(e for _, e in spans) + 1):
-            held = [sum(self._bytes(b) for b, span in lives.items() if _holds(span, step)) for lives in (before, after)]
+            held = [
+                sum(self._buffers[b].allocated_bytes for b, span in lives.items() if _holds(span, step))
+                for lives in (before, after)
+            ]
             if step not in inside and held[1] > held[0]:
                 return False
         return self._resident(anchor, positions, gone) + buffer_bytes(lowered) <= self.limit_bytes
 
     def span(self, value: str) -> tuple[int, int] | None:
         """First and last step at which the buffer that a value lives in is held; None if it never is."""
-        return self._life(self._buffer.get(value, value), self.position, self.gone)
+        return self._life(self._home[value], self.position, self.gone)
 
     def _life(self, buffer: str, positions: dict[str, int], gone: set[str]) -> tuple[int, int] | None:
         """First and last step at which a buffer is held; None if it never is."""
-        values = [v for v in self._sharing[buffer] if v not in gone]
+        values = [v for v in self._buffers[buffer].values if v not in gone]
         if not values:
             return None
         producer = self._producer(buffer)
         start = -1 if producer is None else positions[producer.id]
-        last = len(self.ops) if buffer in self._pinned else start
+        last = len(self.ops) if self._buffers[buffer].stays else start
         for v in values:
             last = max([last, *(positions[op.id] for op in self.graph.consumers(v) if op.id in positions)])
         return start, last
@@ -120,18 +113,10 @@ class FusedSchedule:
     def _resident(self, step: int, positions: dict[str, int], gone: set[str]) -> int:
         """Bytes per core of all tensors held while a step runs, its operands and results included."""
         total = self._weights
-        for buffer in self._sharing:
-            if self.result.layouts[buffer].is_l1 and buffer not in self._pinned:
-                span = self._life(buffer, positions, gone)
-                total += self._bytes(buffer) if _holds(span, step) else 0
+        for v, buffer in self._buffers.items():
+            if buffer.place is BufferType.L1 and not buffer.stays and _holds(self._life(v, positions, gone), step):
+                total += buffer.allocated_bytes
         return total
-
-    def _bytes(self, value_id: str) -> int:
-        if value_id not in self._sizes:
-            value, device = self.graph.value(value_id), self.result.device
-            size = l1_bytes_per_core(value.shape, value.dtype, self.result.layouts[value_id], device)
-            self._sizes[value_id] = round_up(size, device.l1_buffer_alignment_bytes)
-        return self._sizes[value_id]
 
 
 def _holds(span: tuple[int, int] | None, step: int) -> bool:

@@ -75,7 +75,7 @@ def limit_of(
 
     `predictions` are those of all ops of a run.
     """
-    limits = op_limits(result.graph, result.layouts, result.records, result.device)
+    limits = op_limits(result)
     regions = result.fused_kernels if kernels is None else kernels
     spendings = list(_spendings(result, predictions, limits, regions))
     total = sum(limits.values(), OpLimit())

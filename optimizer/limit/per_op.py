@@ -8,7 +8,7 @@ the op's own fidelity; element-wise work counts nothing (docs/cost-model.md, "Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,9 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import STATIC, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.stated_compute import stated_compute
-from optimizer.result import OpRecord, Role
+from optimizer.result import OptimizedGraph, Role
 
 _TILE_ELEMENTS = TILE * TILE
 
@@ -58,14 +57,13 @@ class OpLimit:
         )
 
 
-def op_limits(
-    graph: Graph, layouts: Mapping[str, TensorLayout], records: Mapping[str, OpRecord], device: DeviceSpec
-) -> dict[str, OpLimit]:
+def op_limits(result: OptimizedGraph) -> dict[str, OpLimit]:
     """The limit of every op of a run that is not on the host, in schedule order."""
-    moved = _Compulsory(graph, layouts, records).bytes_by_op()
+    graph, device = result.graph, result.device
+    moved = _Compulsory(result).bytes_by_op()
     found = {}
     for op in graph.ops():
-        if records[op.id].role is not Role.HOST:
+        if result.records[op.id].role is not Role.HOST:
             products, passes = _products(graph, op)
             peak = _ns_of_tile_product(device) * passes
             found[op.id] = OpLimit(
@@ -96,20 +94,17 @@ def _products(graph: Graph, op: Op) -> tuple[Products, int]:
 class _Compulsory:
     """Which op first reads a weight or an input from DRAM, and which writes an output there."""
 
-    def __init__(self, graph: Graph, layouts: Mapping[str, TensorLayout], records: Mapping[str, OpRecord]) -> None:
-        self._graph, self._layouts, self._records = graph, layouts, records
-        self._run = [op for op in graph.ops() if records[op.id].role is not Role.HOST]
-        self._roots: dict[str, str] = {}
-        for op in self._run:
-            if records[op.id].role is Role.VIEW:
-                self._roots[op.outputs[0]] = self._root(op.inputs[0])
+    def __init__(self, result: OptimizedGraph) -> None:
+        self._graph, self._layouts, self._records = result.graph, result.layouts, result.records
+        self._run = [op for op in result.graph.ops() if result.records[op.id].role is not Role.HOST]
+        self._homes = result.program.homes
 
     def bytes_by_op(self) -> dict[str, int]:
         """What is read of a value is as much as the reader takes that needs most of it."""
         reader: dict[str, str] = {}
         needed: dict[str, int] = {}
         found: dict[str, int] = {}
-        outputs = {self._root(v) for v in self._graph.outputs}
+        outputs = {self._homes.get(v, v) for v in self._graph.outputs}
         for op in self._run:
             if self._records[op.id].role is Role.VIEW:
                 continue
@@ -122,16 +117,12 @@ class _Compulsory:
             found[op_id] += needed[value]
         return found
 
-    def _root(self, value: str) -> str:
-        """The value whose buffer a view lies in."""
-        return self._roots.get(value, value)
-
     def _read(self, op: Op) -> Iterator[tuple[str, int]]:
         """(value, bytes) of the weights and inputs that an op of a run needs from DRAM."""
         row = opdef(op.op)
         shapes, results = ([self._graph.value(v).shape for v in ids] for ids in (op.inputs, op.outputs))
         for k, v in enumerate(op.inputs):
-            root = self._graph.value(self._root(v))
+            root = self._graph.value(self._homes.get(v, v))
             prepared = row.operand_page(k) is Page.HOST and root.kind in STATIC
             if (root.kind in STATIC or root.kind is ValueKind.INPUT) and (prepared or self._layouts[root.id].is_dram):
                 elements = root.volume if row.opaque else row.must_read(row.full_attrs(op), k, shapes, results)

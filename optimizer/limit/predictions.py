@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
+from optimizer.layouts.tiling import tensor_bytes
 from optimizer.limit.per_op import OpLimit
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel
 from optimizer.opmodel.pricing import OpPricer
@@ -146,12 +146,12 @@ def interval_figures(totals: Totals, model: OpModel) -> dict[str, int | None]:
 
 def l1_weight_figures(result: OptimizedGraph) -> dict[str, int]:
     """What the weights kept in L1 take: on every core, and as tensors."""
-    each = total = 0
-    for v in result.weights_in_l1():
-        value, layout = result.graph.value(v), result.layouts[v]
-        each += l1_bytes_per_core(value.shape, value.dtype, layout, result.device)
-        total += tensor_bytes(value.shape, value.dtype, layout.page_layout)
-    return {"l1_weights_bytes": each, "l1_weights_bytes_total": total}
+    weights = result.program.weights
+    total = 0
+    for weight in weights:
+        value = result.graph.value(weight.value)
+        total += tensor_bytes(value.shape, value.dtype, result.layouts[value.id].page_layout)
+    return {"l1_weights_bytes": sum(weight.size_bytes for weight in weights), "l1_weights_bytes_total": total}
 
 
 def l1_resident_fraction(result: OptimizedGraph) -> float:

@@ -91,7 +91,7 @@ class Predict(Stage):
 def predicted(result: OptimizedGraph, model: OpModel, report: VerifyReport) -> OptimizedGraph:
     """A result with a `Prediction` in the record of every op of a run; `report` is the verifier's."""
     predictor, records = Predictor(result.graph, result.layouts, model), dict(result.records)
-    limits = op_limits(result.graph, result.layouts, result.records, result.device)
+    limits = op_limits(result)
     for step in report.steps:
         record = records[step.op]
         prediction = predictor.prediction(step.op, record, step.total_bytes, limits[step.op])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import OpModelError, OptionError
+from optimizer.export.facts import query_of, tensor_spec
 from optimizer.export.ttnn_py import FILE_NAME, ProgramStep, TTNNProgram, placeholder_text, ttnn_program, write_files
 from optimizer.opmodel.base import (
     OpConstraints,
@@ -25,7 +26,6 @@ from optimizer.opmodel.base import (
     StepAnswer,
     TensorSpec,
 )
-from optimizer.opmodel.pricing import op_query
 from optimizer.result import OptimizedGraph, Role
 from optimizer.verify import StepMemory
 
@@ -183,7 +183,7 @@ class _Replay:
         differences = self._differences(step, answer) if answer.valid else ()
         if record.role is Role.HOST or step.fused:
             return ReplayedStep(op_id, None, answer, None, differences)
-        query = op_query(self.graph, op, [self.result.layouts[v] for v in op.inputs], record.config, record.request)
+        query = query_of(self.result, op)
         memory = self.predicted.get(op_id)
         predicted = None if memory is None else memory.total_bytes
         alone = None if answer.valid and not differences else self.backend.constraints(query)
@@ -204,19 +204,15 @@ class _Replay:
         """How each result differs from the plan, one text per result that does."""
         found = []
         for (_, value_id), real in zip(step.results, answer.results, strict=True):
-            stated = self._stated(value_id)
+            stated = tensor_spec(self.result, value_id)
             if (real.layout, real.shape, real.dtype) != (stated.layout, stated.shape, stated.dtype):
                 found.append(f"'{value_id}' is stated as {_described(stated)}, really is {_described(real)}")
         return tuple(found)
 
-    def _stated(self, value_id: str) -> TensorSpec:
-        value = self.graph.value(value_id)
-        return TensorSpec(value.shape, value.dtype, self.result.layouts[value_id])
-
     def _stand_in(self, step: ProgramStep) -> bool:
         """Placeholders for the results of a refused op, so that the ops after it can be judged too."""
         for name, value_id in step.results:
-            if not self.session.step(f"{name} = {placeholder_text(self._stated(value_id))}").valid:
+            if not self.session.step(f"{name} = {placeholder_text(tensor_spec(self.result, value_id))}").valid:
                 return False
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from optimizer.errors import StateError, UnknownNameError
 from optimizer.ir.digest import graph_sha256
 from optimizer.ir.graph import Attr, Graph
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
-from optimizer.layouts.op_config import OpConfig, overwritten_operand
+from optimizer.layouts.op_config import OpConfig
 from optimizer.opmodel.base import CostPart
 from optimizer.options import Options
+from optimizer.program.placed import Program, lowered
 from optimizer.result.summary import Summary
 from optimizer.wording.plan import fused_fact
 
@@ -83,11 +85,6 @@ class OpRecord:
     chain: str | None = None
     predicted: Prediction | None = None
     reason: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def shared_operand(self) -> int | None:
-        """Position of the operand in whose buffer the result lies, as a view or written in place; None: in its own."""
-        return 0 if self.role is Role.VIEW else overwritten_operand(self.config)
 
 
 @dataclass(frozen=True)
@@ -191,29 +188,12 @@ class OptimizedGraph:
         """What the model calls the values that the graph returns: two may be one value, and one that of a weight."""
         return tuple(self.model.get("output_names") or self.graph.outputs)
 
-    def weights_in_l1(self) -> list[str]:
-        """Weights that the ops of a run read from L1, in the order of their first readers.
-
-        They are put there once and stay: no op of a run computes them.
-        """
-        found: dict[str, None] = {}
-        for op in self.graph.ops():
-            if self.records[op.id].role is not Role.HOST:
-                for v in op.inputs:
-                    if self.layouts[v].is_l1 and self.graph.is_static(v):
-                        found[v] = None
-        return list(found)
-
-    def buffers(self) -> dict[str, str]:
-        """Result of an op of a run -> the value whose buffer it lives in: itself, the source of a view, what it is
-        written into."""
-        found: dict[str, str] = {}
-        for op in self.graph.ops():
-            if self.records[op.id].role is not Role.HOST:
-                shared = self.records[op.id].shared_operand
-                for v in op.outputs:
-                    found[v] = v if shared is None else found.get(op.inputs[shared], op.inputs[shared])
-        return found
+    @cached_property
+    def program(self) -> Program:
+        """Its steps over the buffers that its values live in. Read it when graph, layouts and configs are final."""
+        configs = {op_id: record.config for op_id, record in self.records.items() if record.role is not Role.HOST}
+        views = {op_id for op_id, record in self.records.items() if record.role is Role.VIEW}
+        return lowered(self.graph, self.layouts, configs, views, self.device)
 
     def to_json(self) -> dict[str, Any]:
         """The `graph.json` document (see `docs/formats.md`)."""
@@ -242,16 +222,7 @@ class OptimizedGraph:
         found = [o for o in self.graph.ops() if op in (o.id, o.name)]
         if not found:
             raise UnknownNameError("op", op, [o.id for o in self.graph.ops()])
-        chosen = found[0]
-        return {
-            **self._op_json(chosen.id),
-            "operands": [{"value": v, **self._value_json(v)} for v in chosen.inputs],
-            "results": [{"value": v, **self._value_json(v)} for v in chosen.outputs],
-            "fused": fused_fact(
-                {"fused_kernels": self.fused_kernels, "refused_kernels": self.refused_kernels}, chosen.id
-            ),
-            "chain_record": own_chain(chosen.id, self.records[chosen.id].chain, [c.to_json() for c in self.chains]),
-        }
+        return explained(self.to_json(), self._op_json(found[0].id))
 
     def emit(self, name: str, folder: str | Path) -> Path:
         """Write an artifact into a folder: `optimizer.emit`, whose room is above this one. Returns the file's path."""
@@ -293,7 +264,19 @@ class OptimizedGraph:
         }
 
 
-def own_chain(op_id: str, chain: str | None, chains: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def explained(document: Mapping[str, Any], op: Mapping[str, Any]) -> dict[str, Any]:
+    """Why one of a document's ops got its layout and config: its record, operands and results, kernel and chain."""
+    values = document["values"]
+    return {
+        **op,
+        "operands": [{"value": v, **values[v]} for v in op["inputs"]],
+        "results": [{"value": v, **values[v]} for v in op["outputs"]],
+        "fused": fused_fact(dict(document), op["id"]),
+        "chain_record": _own_chain(op["id"], op["chain"], document["chains"]),
+    }
+
+
+def _own_chain(op_id: str, chain: str | None, chains: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The record of the chain that an op says it is part of; of an op in none, of the last that held it and failed."""
     if chain is not None:
         return next((c for c in chains if c["id"] == chain), None)

@@ -7,12 +7,14 @@ place, is listed with the buffer's name and no bytes of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.ir.graph import Op
-from optimizer.layouts.tiling import l1_bytes_per_core, round_up
-from optimizer.result import OptimizedGraph, Role
+from optimizer.layouts.memory_config import BufferType
+from optimizer.layouts.tiling import l1_bytes_per_core
+from optimizer.program.placed import Buffer
+from optimizer.result import OptimizedGraph
 
 
 @dataclass(frozen=True)
@@ -58,76 +60,38 @@ class Contents:
 
 def contents(result: OptimizedGraph, taken: Mapping[str, Taken]) -> Iterator[Contents]:
     """Every op that the device runs and that `taken` knows by its id, in order."""
-    listing = _Listing(result)
-    for position, op in enumerate(result.graph.ops()):
-        if result.records[op.id].role is not Role.HOST:
-            resident = listing.enter(position, op)
-            if op.id in taken:
-                yield Contents(position, op, listing.items(position, resident, taken[op.id]), resident)
-            listing.leave(position)
+    program = result.program
+    live: dict[str, Buffer] = {}
+    aliases: list[str] = []
+    for step in program.steps:
+        made = [buffer for buffer in step.makes if buffer.place is BufferType.L1]
+        aliases = [v for v in aliases if program.last_read.get(v, -1) >= step.position]
+        aliases += [v for v in step.event.writes if program.homes[v] != v and result.layouts[v].is_l1]
+        if step.op.id in taken:
+            there = [Item("weight", b.value, b.allocated_bytes, b.allocated_bytes) for b in program.weights]
+            there += [Item("tensor", b.value, b.allocated_bytes, b.allocated_bytes) for b in live.values()]
+            own = [Item("result", b.value, b.size_bytes, b.size_bytes) for b in made]
+            own += [Item("alias", v, 0, _size(result, v), program.homes[v]) for v in aliases]
+            resident = sum(item.bytes for item in there)
+            items = (*there, *_shared_out(own, max(0, taken[step.op.id].total_bytes - resident), taken[step.op.id]))
+            reserved = {r.value for r in result.reservations if r.start <= step.position <= r.end}
+            marked = tuple(replace(item, reserved=int(item.value in reserved)) for item in items)
+            yield Contents(step.position, step.op, marked, resident)
+        live |= {buffer.value: buffer for buffer in made}
+        for buffer in step.frees:
+            live.pop(buffer.value, None)
 
 
-class _Listing:
-    """Buffers and aliases as the schedule passes by."""
+def _shared_out(own: Sequence[Item], left: int, taken: Taken) -> Iterator[Item]:
+    """What the op itself takes is shared out: results first, then circular buffers, then what is left."""
+    for item in (*own, Item("circular_buffers", "", taken.cb_bytes, taken.cb_bytes)):
+        adds = min(item.bytes, left)
+        left -= adds
+        yield replace(item, bytes=adds)
+    if left:
+        yield Item("temporaries", "", left, left)
 
-    def __init__(self, result: OptimizedGraph) -> None:
-        self._result = result
-        self._run = [(n, op) for n, op in enumerate(result.graph.ops()) if result.records[op.id].role is not Role.HOST]
-        self._buffer_of = {v: b for v, b in result.buffers().items() if self._in_l1(v)}
-        self._read = {v: n for n, op in self._run for v in op.inputs}
-        self._freed = {self._buffer_of[v]: n for n, op in self._run for v in op.inputs if v in self._buffer_of}
-        self._reserved = {r.value: r for r in result.reservations}
-        self._weights = {v: self._aligned(v) for v in result.weights_in_l1()}
-        self._live: dict[str, int] = {}
-        self._results: dict[str, int] = {}
-        self._aliases: dict[str, str] = {}
 
-    def enter(self, position: int, op: Op) -> int:
-        """Note the results of an op; bytes of the buffers that are there before it."""
-        resident = sum(self._weights.values()) + sum(self._live.values())
-        self._results = {v: self._size(v) for v in op.outputs if self._buffer_of.get(v) == v}
-        self._aliases = {v: b for v, b in self._aliases.items() if self._read.get(v, -1) >= position}
-        self._aliases |= {v: b for v in op.outputs if (b := self._buffer_of.get(v, v)) != v}
-        return resident
-
-    def leave(self, position: int) -> None:
-        """Keep what is read later."""
-        self._live |= {v: self._aligned(v) for v in self._results}
-        self._live = {v: size for v, size in self._live.items() if self._freed.get(v, -1) > position}
-
-    def items(self, position: int, resident: int, taken: Taken) -> tuple[Item, ...]:
-        """What the op itself takes is shared out: results first, then circular buffers, then what is left."""
-        listed = [self._item("weight", v, size, position) for v, size in self._weights.items()]
-        listed += [self._item("tensor", v, size, position) for v, size in self._live.items()]
-        own = [self._item("result", v, size, position) for v, size in self._results.items()]
-        aliases = [
-            Item("alias", v, 0, self._size(v), buffer, self._is_reserved(v, position))
-            for v, buffer in self._aliases.items()
-        ]
-        left = max(0, taken.total_bytes - resident)
-        for item in (*own, *aliases, Item("circular_buffers", "", taken.cb_bytes, taken.cb_bytes)):
-            adds = min(item.bytes, left)
-            left -= adds
-            listed.append(replace(item, bytes=adds))
-        if left:
-            listed.append(Item("temporaries", "", left, left))
-        return tuple(listed)
-
-    def _item(self, kind: str, value: str, size: int, position: int) -> Item:
-        return Item(kind, value, size, size, reserved=self._is_reserved(value, position))
-
-    def _is_reserved(self, value: str, position: int) -> int:
-        reservation = self._reserved.get(value)
-        return int(reservation is not None and reservation.start <= position <= reservation.end)
-
-    def _in_l1(self, value: str) -> bool:
-        layout = self._result.layouts.get(value)
-        return layout is not None and layout.is_l1
-
-    def _size(self, value: str) -> int:
-        described = self._result.graph.value(value)
-        layout, device = self._result.layouts[value], self._result.device
-        return l1_bytes_per_core(described.shape, described.dtype, layout, device)
-
-    def _aligned(self, value: str) -> int:
-        return round_up(self._size(value), self._result.device.l1_buffer_alignment_bytes)
+def _size(result: OptimizedGraph, value_id: str) -> int:
+    value = result.graph.value(value_id)
+    return l1_bytes_per_core(value.shape, value.dtype, result.layouts[value_id], result.device)

@@ -10,9 +10,9 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
+from optimizer.export.facts import query_of
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpQuery
-from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.result import OptimizedGraph
 from optimizer.values.bounds import Verdict, judge
@@ -120,9 +120,7 @@ def value_queries(result: OptimizedGraph) -> dict[OpQuery, list[str]]:
     graph, found = result.graph, dict[OpQuery, list[str]]()
     for op in graph.ops():
         if not opdef(op.op).opaque and not graph.is_const_eval(op):
-            record, given = result.records[op.id], [result.layouts[v] for v in op.inputs]
-            query = op_query(graph, op, given, record.config, record.request)
-            found.setdefault(query, []).append(op.id)
+            found.setdefault(query_of(result, op), []).append(op.id)
     return found
 
 

@@ -66,7 +66,7 @@ class Stated:
     def predictions(self) -> dict[str, Prediction]:
         """What the OpModel says of every op of a run."""
         result, predictor = self.result, self._predictor
-        records, limits = result.records, op_limits(result.graph, result.layouts, result.records, result.device)
+        records, limits = result.records, op_limits(result)
         return {s.op: predictor.prediction(s.op, records[s.op], s.total_bytes, limits[s.op]) for s in self.report.steps}
 
     @cached_property

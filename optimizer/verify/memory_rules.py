@@ -9,7 +9,7 @@ from optimizer.ir.graph import Op
 from optimizer.l1.events import OPERAND, Made, Ran
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
-from optimizer.result import Role
+from optimizer.result import OpRecord, OptimizedGraph, Role
 from optimizer.verify.subject import Error, StepMemory, Subject
 
 
@@ -74,10 +74,10 @@ class Watch:
 def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
     """The schedule step by step: weights first, then allocate top-down first-fit, free after the last read."""
     ops = list(subject.run_ops())
-    buffer_of = buffers(subject, ops)
+    buffer_of = _buffers(subject, ops)
     last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
     bank = _Bank(subject.device.l1_buffer_alignment_bytes, watch or Watch())
-    for v in subject.result.weights_in_l1():
+    for v in weights_in_l1(subject.result):
         bank.make(v, _bytes(subject, v))
         last_read[v] = len(ops)
     steps = []
@@ -173,16 +173,27 @@ PASSING = "\0"
 """How the names of buffers begin that are gone when an op returns; no value's does."""
 
 
-def buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
+def _buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
     """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
     buffers: dict[str, str] = {}
     for op in ops:
-        record = subject.records[op.id]
-        shared = 0 if record.role is Role.VIEW else overwritten_operand(record.config)
+        shared = shared_operand(subject.records[op.id])
         for v in op.outputs:
             if subject.layouts[v].is_l1:
                 buffers[v] = v if shared is None else buffers.get(op.inputs[shared], v)
     return buffers
+
+
+def shared_operand(record: OpRecord) -> int | None:
+    """Position of the operand in whose buffer the result lies, as a view or written in place; None: in its own."""
+    return 0 if record.role is Role.VIEW else overwritten_operand(record.config)
+
+
+def weights_in_l1(result: OptimizedGraph) -> list[str]:
+    """Weights that the ops of a run read from L1, in the order of their first readers: they stay there."""
+    run = (op for op in result.graph.ops() if result.records[op.id].role is not Role.HOST)
+    read = dict.fromkeys(v for op in run for v in op.inputs)
+    return [v for v in read if result.layouts[v].is_l1 and result.graph.is_static(v)]
 
 
 def _bytes(subject: Subject, value_id: str) -> int:

@@ -22,6 +22,7 @@ from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.overrides import parse_overrides
 from optimizer.result import COPIES, OptimizedGraph, Role
 from optimizer.verify.figures import FASTEST
+from optimizer.verify.memory_rules import weights_in_l1
 from optimizer.verify.subject import OUR_POLICIES, Error
 
 Find = Callable[[OptimizedGraph], Iterator[Error]]
@@ -135,7 +136,7 @@ def _interleaved_fallback(result: OptimizedGraph) -> Iterator[Error]:
 
 def _weights_in_l1(result: OptimizedGraph) -> Iterator[Error]:
     if not result.options.weights_in_l1:
-        for v in result.weights_in_l1():
+        for v in weights_in_l1(result):
             yield v, "is a weight in L1"
 
 

@@ -16,6 +16,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import COPIES, ChainRecord, OptimizedGraph, Reservation, Role
 from optimizer.verify.figures import FASTEST
+from optimizer.verify.memory_rules import shared_operand, weights_in_l1
 from optimizer.verify.subject import Error
 
 _RESERVING = ("dfsharding2", FASTEST)
@@ -161,7 +162,7 @@ def _kept(result: OptimizedGraph) -> dict[str, Reservation]:
         return {}
     kept = {}
     first, last = position[placed[0].id], position[placed[-1].id]
-    for v in result.weights_in_l1():
+    for v in weights_in_l1(result):
         size = round_up(_bytes(result, v), result.device.l1_buffer_alignment_bytes)
         kept[v] = Reservation(v, first, last, size)
     ends = _last_reads(result, position)
@@ -187,7 +188,7 @@ def _last_reads(result: OptimizedGraph, position: dict[str, int]) -> dict[str, i
             at = max((position[r.id] for r in result.graph.consumers(op.outputs[0])), default=at)
         for v in op.inputs:
             ends[v] = max(ends.get(v, 0), at)
-        shared = record.shared_operand
+        shared = shared_operand(record)
         if shared is not None:
             ends[op.inputs[shared]] = max(ends[op.inputs[shared]], ends.get(op.outputs[0], at))
     return ends

@@ -19,11 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import StateError
 from optimizer.export.registry import emit, emitter_names
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
-from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import RESERVED, Names
 from optimizer.export.ttnn_py.preparation import prepared_text
 from optimizer.ir.builder import GraphBuilder
@@ -430,29 +428,6 @@ def test_views_are_freed_with_their_source_and_unused_results_at_once() -> None:
         "best": ["a", "best_1"],
         "y": ["best_0"],
     }
-
-
-def event(label: str, reads: str = "", writes: str = "", alias: Alias | None = None, frees: str = "") -> Event:
-    return Event(label, tuple(reads.split()), tuple(writes.split()), alias, tuple(frees.split()))
-
-
-def test_buffers_are_freed_after_the_last_read_of_everything_in_them() -> None:
-    maybe = Alias("b", "a", certain=False)
-    events = [event("1", "", "a"), event("2", "a", "b", maybe), event("3", "b", "c"), event("4", "c", "d")]
-    assert deallocations(events, {"d"}) == [(), (), ("a", "b"), ("c",)]
-    certain = Alias("b", "a", certain=True)
-    assert deallocations([events[0], event("2", "a", "b", certain), *events[2:]], {"d"})[2] == ("a",)
-    assert deallocations(events, {"b", "d"})[2] == ()
-
-
-def test_an_op_that_frees_a_buffer_still_needed_is_refused() -> None:
-    view = event("view", "a", "b", Alias("b", "a", certain=True))
-    conv = event("conv", "b", "c", frees="b")
-    assert deallocations([event("1", "", "a"), view, conv], {"c"}) == [(), (), ()]
-    with pytest.raises(StateError, match="'conv' frees its operand 'a'"):
-        deallocations([event("1", "", "a"), view, conv, event("late", "a", "d")], {"c", "d"})
-    with pytest.raises(StateError, match="'conv'"):
-        deallocations([event("1", "", "a"), view, conv], {"a", "c"})
 
 
 # -- weights ---------------------------------------------------------------------------------------------------

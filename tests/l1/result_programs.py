@@ -6,7 +6,7 @@ from optimizer.ir.graph import Op
 from optimizer.l1.program import Buffer, Program, Step
 from optimizer.l1.run import Bank
 from optimizer.layouts.op_config import overwritten_operand
-from optimizer.layouts.tiling import l1_bytes_per_core, round_up
+from optimizer.layouts.tiling import l1_bytes_per_core
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.steps import step_of
@@ -17,9 +17,8 @@ def result_program(result: OptimizedGraph, model: OpModel) -> Program:
     """The ops of a run in their order; weights that they read from L1 are there before them."""
     graph, layouts = result.graph, result.layouts
     ops = [op for op in graph.ops() if result.records[op.id].role is not Role.HOST]
-    weights = dict.fromkeys(result.weights_in_l1())
-    unit = result.device.l1_buffer_alignment_bytes
-    kept = tuple((v, round_up(_bytes(result, v), unit)) for v in weights)
+    kept = tuple((weight.value, weight.allocated_bytes) for weight in result.program.weights)
+    weights = {v for v, _ in kept}
     last_reads = {v: at for at, op in enumerate(ops) for v in op.inputs if layouts[v].is_l1 and v not in weights}
     return Program([(_step(result, model, op, weights),) for op in ops], last_reads, kept)
 
@@ -31,7 +30,7 @@ def bank_of_result(result: OptimizedGraph) -> Bank:
     return Bank.of(device, options.l1_small_bytes, limit_bytes)
 
 
-def _step(result: OptimizedGraph, model: OpModel, op: Op, weights: dict[str, None]) -> Step:
+def _step(result: OptimizedGraph, model: OpModel, op: Op, weights: set[str]) -> Step:
     record, layouts = result.records[op.id], result.layouts
     query = op_query(result.graph, op, [layouts[v] for v in op.inputs], record.config, record.request)
     reads: dict[int, Buffer] = {k: (v, "") for k, v in enumerate(op.inputs) if layouts[v].is_l1 and v not in weights}

@@ -20,7 +20,7 @@ N150 = DeviceSpec.preset("n150")
 
 
 def limits(result: OptimizedGraph) -> dict[str, OpLimit]:
-    return op_limits(result.graph, result.layouts, result.records, result.device)
+    return op_limits(result)
 
 
 def planned(b: GraphBuilder, *outputs: str, **options: object) -> OptimizedGraph:
@@ -87,7 +87,7 @@ def test_a_view_moves_nothing_and_its_reader_reads_the_input() -> None:
 
 def test_weights_that_stay_in_l1_are_not_read_again() -> None:
     held, read = (product(128, policy="global", weights_in_l1=kept) for kept in (True, False))
-    assert held.weights_in_l1()
+    assert held.program.weights
     total = [sum(limit.dram_bytes for limit in limits(r).values()) for r in (held, read)]
     assert total[1] - total[0] == 2 * 512 * 1024
 

@@ -21,16 +21,12 @@ class RunMemory:
 
     l1: Mapping[str, OpMemory]
     dram: Mapping[str, Mapping[str, Block]]
-    frees: Mapping[str, tuple[str, ...]]
-    """Values that the program deallocates after a step."""
 
 
-def with_kernels(
-    result: OptimizedGraph, l1: Occupancy, dram: DramOccupancy, frees: Mapping[str, tuple[str, ...]]
-) -> RunMemory:
-    """What the plan's replays and deallocations become."""
-    plain = RunMemory({memory.op: memory for memory in l1.ops}, dram.ops, frees)
+def with_kernels(result: OptimizedGraph, l1: Occupancy, dram: DramOccupancy) -> RunMemory:
+    """What the plan's replays become."""
     kernels = kernel_runs(result)
+    plain = RunMemory({memory.op: memory for memory in l1.ops}, dram.ops)
     return _Moved(result, kernels, plain).memory() if kernels else plain
 
 
@@ -44,7 +40,7 @@ class _Moved:
         self._blocks = {v: b for memory in plain.l1.values() for v, b in memory.after().items()}
         self._dram_blocks = {v: b for blocks in plain.dram.values() for v, b in blocks.items()}
         names = [*self._blocks, *self._dram_blocks]
-        known = {v for v in names if v in result.graph.values}
+        known = {v for v in names if v in result.program.homes}
         before = {v: self._schedule.span(v) for v in known}
         for kernel in kernels:
             self._schedule.fuse(kernel.ops, kernel.place.id, kernel.outputs)
@@ -55,7 +51,6 @@ class _Moved:
         return RunMemory(
             {op: self._l1(memory, index[op]) for op, memory in self._plain.l1.items()},
             {op: self._held(blocks, self._dram_blocks, index[op]) for op, blocks in self._plain.dram.items()},
-            self._frees(),
         )
 
     def _l1(self, plain: OpMemory, step: int) -> OpMemory:
@@ -78,12 +73,3 @@ class _Moved:
             if v in blocks and span is not None and span[0] < step + made and step <= span[1]:
                 held[v] = blocks[v]
         return held
-
-    def _frees(self) -> dict[str, tuple[str, ...]]:
-        at: dict[int, list[str]] = {}
-        for op, values in self._plain.frees.items():
-            for v in values:
-                span = self._spans.get(v, (0, self._schedule.index[op]))
-                if span is not None:
-                    at.setdefault(span[1], []).append(v)
-        return {op.id: tuple(at[n]) for n, op in enumerate(self._schedule.ops) if n in at}

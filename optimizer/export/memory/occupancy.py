@@ -81,8 +81,6 @@ class Occupancy:
     """Weights that are there before the first op, and stay."""
     ops: tuple[OpMemory, ...]
     """In schedule order."""
-    homes: Mapping[str, str]
-    """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
 
 
 def is_passing(name: str) -> bool:
@@ -98,7 +96,6 @@ def l1_occupancy(subject: Subject) -> Occupancy:
         bank=Block(subject.device.cb_base_bytes, subject.bank_bytes),
         weights=recorder.weights,
         ops=recorder.finished(),
-        homes=memory_rules.buffers(subject, list(subject.run_ops())),
     )
 
 

@@ -7,31 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer import families
-from optimizer.export.facts import (
-    given_spec,
-    left_layout,
-    model_name,
-    prepared_layout,
-    query_of,
-    read_layouts,
-    tensor_spec,
-)
+from optimizer.export.facts import given_spec, model_name, preparation, query_of, tensor_spec
 from optimizer.export.mlir.configs import compute_text, program_text
 from optimizer.export.mlir.functions import Function, Held, Locations
 from optimizer.export.mlir.spelling import Device, Operand, Said, Site
 from optimizer.export.mlir.text import boolean, dictionary, integer, listed, quoted, real, symbol
 from optimizer.export.mlir.types import Types
 from optimizer.export.overrides import op_names
-from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.export.ttnn_py.preparation import in_rows_of_tiles, preparing, rows_of_tiles
 from optimizer.families.windows.mlir import conv_operand
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Op, ValueKind
-from optimizer.ir.vocabulary import COPY, RESHAPE, opdef
+from optimizer.ir.vocabulary import RESHAPE, opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import query_attributes
+from optimizer.program.lifetimes import DEALLOCATE
 from optimizer.result import OptimizedGraph, Role
 
 _ARGUMENTS = {ValueKind.INPUT: "input", ValueKind.PARAMETER: "parameter", ValueKind.CONSTANT: "constant"}
@@ -143,18 +135,18 @@ class Module:
         return [op for op in self.graph.ops() if op.id in found]
 
     def _constant_op(self, function: Function, op: Op) -> None:
-        if op.op == COPY and self.result.layouts[op.outputs[0]].is_l1:
+        prepared = preparation(self.result, op)
+        if prepared.last:
             function.values[op.outputs[0]] = self._weight(function, op.inputs[0])
             return
-        row, layouts = opdef(op.op), read_layouts(self.result, op)
-        operands = [function.moved(self._weight(function, v), at) for v, at in zip(op.inputs, layouts, strict=True)]
-        left = None if row.opaque else left_layout(self.result, op, layouts)
-        specs = [tensor_spec(self.result, v) for v in op.outputs]
-        specs = specs if left is None else [replace(spec, layout=left) for spec in specs]
+        moves = zip(op.inputs, prepared.operands, strict=True)
+        operands = [function.moved(self._weight(function, v), at) for v, (_, at) in moves]
+        results = zip(op.outputs, prepared.results, strict=True)
+        specs = [replace(tensor_spec(self.result, v), layout=left) for v, (left, _) in results]
         inputs = [held.spec for held in operands if held.spec is not None]
         made = self._say(function, op, Site(op, self._attributes(op), None, tuple(inputs), tuple(specs)), operands, {})
-        for v, held in zip(op.outputs, made, strict=True):
-            function.values[v] = function.moved(held, prepared_layout(self.result, v))
+        for v, held, (_, wanted) in zip(op.outputs, made, prepared.results, strict=True):
+            function.values[v] = function.moved(held, wanted)
 
     def _weight(self, function: Function, value_id: str) -> Held:
         """A weight within a function on weights; one of the model's is given."""
@@ -184,7 +176,7 @@ class Module:
         for key, item in self._loaded.items():
             sources = [function.values[v] for v in item.sources]
             (loaded[key],) = function.op("ttcore.load_cached", sources, [item.spec], {"callee": symbol(item.name)})
-        frees = deallocated_values(self.result)
+        frees = self.result.program.deallocated({})
         for op in run:
             operands = [loaded[key] if key in loaded else function.values[key[0]] for key in reads[op.id]]
             made = self._say(function, op, self._site(op), operands, self._remarks(op))

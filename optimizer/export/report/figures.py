@@ -144,7 +144,7 @@ def moved(result: OptimizedGraph) -> Record:
     return {
         "placements": [[p, *entry] for p, entry in where.items() if entry[0]],
         "copies": [[role.value, *entry] for role, entry in copies.items()],
-        "weights_in_l1": len(result.weights_in_l1()),
+        "weights_in_l1": len(result.program.weights),
         "prepared": len(prepared(result)),
     }
 

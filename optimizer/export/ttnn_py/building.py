@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from optimizer.export.facts import given_spec, left_layout, model_name, prepared_layout, query_of, read_layouts
+from optimizer.export.facts import given_spec, model_name, preparation, query_of, while_prepared
 from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
 from optimizer.export.ttnn_py.fused import fused_text
 from optimizer.export.ttnn_py.index_bounds import index_bounds
 from optimizer.export.ttnn_py.launching import NAMES
-from optimizer.export.ttnn_py.lifetimes import DEALLOCATE, Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
 from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
@@ -21,8 +20,7 @@ from optimizer.fusion.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.fusion.regions import Region
 from optimizer.ir.graph import Op
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
-from optimizer.ir.vocabulary import COPY, RESHAPE, opdef
-from optimizer.layouts.aliases import frees_operand, may_alias, may_keep_operand
+from optimizer.ir.vocabulary import RESHAPE, opdef
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -30,6 +28,7 @@ from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
+from optimizer.program.lifetimes import DEALLOCATE, Event, deallocations, event_of
 from optimizer.result import OptimizedGraph, Role
 
 FILE_NAME = "model_ttnn.py"
@@ -42,37 +41,10 @@ def ttnn_program(result: OptimizedGraph) -> TTNNProgram:
     return _Builder(result).build()
 
 
-def deallocated_values(result: OptimizedGraph) -> dict[str, tuple[str, ...]]:
-    """Op -> values that the emitted program deallocates after it, regions of fused kernels taken op by op."""
-    program = ttnn_program(replace(result, options=replace(result.options, fuse_kernels=False)))
-    values = {f"{DEALLOCATE}({variable})": value for step in program.run_steps for variable, value in step.results}
-    return {step.op: tuple(values[text] for text in step.frees) for step in program.run_steps if step.op is not None}
-
-
 def code(*statements: str) -> str:
     """Statements laid out as they stand in a function, but not indented."""
     lines = "\n".join(laid_out(statement, 1) for statement in statements).split("\n")
     return "\n".join(line.removeprefix(INDENT) for line in lines)
-
-
-@dataclass
-class _Section:
-    """One function under construction."""
-
-    steps: list[ProgramStep] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def add(self, step: ProgramStep, event: Event) -> None:
-        self.steps.append(step)
-        self.events.append(event)
-
-    def finished(self, kept: set[str]) -> list[ProgramStep]:
-        """The steps with their deallocations."""
-        placed = deallocations(self.events, kept)
-        return [
-            replace(step, frees=tuple(f"{DEALLOCATE}({name})" for name in names))
-            for step, names in zip(self.steps, placed, strict=True)
-        ]
 
 
 def _laid_out(steps: Sequence[ProgramStep], configs: Mapping[str, str]) -> tuple[ProgramStep, ...]:
@@ -88,7 +60,11 @@ class _Builder:
         self.graph = result.graph
         self.names = Names()
         self.below = index_bounds(result.graph)
-        self.once, self.run = _Section(), _Section()
+        self.once: list[tuple[ProgramStep, Event]] = []
+        """Steps of `prepare_parameters`, with the values that each reads and makes."""
+        self.run: list[ProgramStep] = []
+        self.made = {v: while_prepared(layout) for v, layout in result.layouts.items()}
+        """Where weights are while they are prepared."""
         self.variables: dict[str, str] = {}
         """Value -> variable; a weight has the same name in both functions."""
         self.loaded: set[str] = set()
@@ -127,7 +103,7 @@ class _Builder:
         name = model_name(self.result)
         hosted = any(opdef(op.op).opaque for op in ops)
         functions = fused_text(self.result, self.kernels)
-        once, run = self._parameter_steps(), self._run_steps(inputs, outputs)
+        once, run = self._parameter_steps(), self._run_steps(inputs)
         configs = repeated_configs([line for step in (*once, *run) for line in step.code.split("\n")], self.names)
         return TTNNProgram(
             name=plain(name),
@@ -155,9 +131,6 @@ class _Builder:
     def _layout(self, value_id: str) -> TensorLayout:
         return self.result.layouts[value_id]
 
-    def _made_layout(self, value_id: str) -> TensorLayout:
-        return prepared_layout(self.result, value_id)
-
     def _entry(self, value_id: str) -> TensorEntry:
         data = self.graph.value(value_id).data if self._is_source(value_id) else None
         below = self.below.get(value_id) if value_id in self.graph.inputs else None
@@ -169,9 +142,9 @@ class _Builder:
             self.variables[value_id] = self.names.fresh(value_id if name is None else name)
         return self.variables[value_id]
 
-    def _on_device(self, value_ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Variables of those values that lie on the device."""
-        return tuple(self.variables[v] for v in value_ids if not self._layout(v).is_host)
+    def _on_device(self, value_id: str) -> tuple[str, ...]:
+        """The value, if it lies on the device."""
+        return () if self._layout(value_id).is_host else (value_id,)
 
     # -- prepare_parameters --------------------------------------------------------------------------
     def _load(self, value_id: str) -> str:
@@ -179,44 +152,35 @@ class _Builder:
         name = self._variable(value_id)
         if self._is_source(value_id) and value_id not in self.loaded:
             self.loaded.add(value_id)
-            writes = self._on_device((value_id,))
-            self.once.add(
-                ProgramStep(None, f"{name} = tensors[{quoted(value_id)}]", ((name, value_id),)),
-                Event(value_id, writes=writes),
-            )
+            step = ProgramStep(None, f"{name} = tensors[{quoted(value_id)}]", ((name, value_id),))
+            self.once.append((step, Event(value_id, writes=self._on_device(value_id))))
         return name
 
     def _const_op(self, op: Op) -> None:
         """An op on weights only: computed in DRAM, then brought where its readers want it."""
-        row = opdef(op.op)
+        row, prepared = opdef(op.op), preparation(self.result, op)
         targets = self._targets(op)
-        if op.op == COPY and self._layout(op.outputs[0]).is_l1:
+        if prepared.last:
             self._load(op.inputs[0])
             self.copied[op.outputs[0]] = op
             return
-        layouts = read_layouts(self.result, op)
-        operands = [
-            moved_text(self._load(v), self._made_layout(v), at) for v, at in zip(op.inputs, layouts, strict=True)
-        ]
+        operands = [moved_text(self._load(v), *move) for v, move in zip(op.inputs, prepared.operands, strict=True)]
         if row.opaque:
             text = self._host_call(op, operands)
         elif reshapes_on_host(self.graph, op):
             text = call(RESHAPE, operands[0], literal(self.graph.value(op.outputs[0]).shape))
         else:
             request = interleaved(BufferType.DRAM).memory
-            text = call_text(op_query(self.graph, op, layouts, None, request), operands)
+            text = call_text(op_query(self.graph, op, [at for _, at in prepared.operands], None, request), operands)
         statements = self._assigned(targets, text)
-        for v, name in zip(op.outputs, targets, strict=True):
-            made = self._layout(v) if row.opaque else left_layout(self.result, op, layouts)
-            moved = moved_text(name, made, self._made_layout(v))
+        for name, move in zip(targets, prepared.results, strict=True):
+            moved = moved_text(name, *move)
             if moved != name:
                 statements.append(f"{name} = {moved}")
-        reads = self._on_device(op.inputs)
         settled = tuple((name, v) for name, v in self._results(op) if not self._layout(v).is_l1)
-        self.once.add(
-            ProgramStep(op.id, "\n".join(statements), settled, comment=f"{op.name or op.id} ({op.op})"),
-            Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._made_layout)),
-        )
+        event = event_of(self.graph, op, self.made, self.result.records[op.id].config)
+        step = ProgramStep(op.id, "\n".join(statements), settled, comment=f"{op.name or op.id} ({op.op})")
+        self.once.append((step, event))
 
     def _bring_to_l1(self) -> None:
         """The last steps: weights that stay in L1, one after the other from the top of every bank."""
@@ -225,17 +189,19 @@ class _Builder:
             copy = self.copied.get(v)
             source = v if copy is None else copy.inputs[0]
             raw = self.passed[name] if copy is None else self.variables[source]
-            statement = f"{name} = {moved_text(raw, self._made_layout(source), self._layout(v))}"
+            statement = f"{name} = {moved_text(raw, self.made[source], self._layout(v))}"
             if copy is None:
-                self.once.add(ProgramStep(None, statement), Event(v, writes=(name,)))
+                self.once.append((ProgramStep(None, statement), Event(v, writes=(v,))))
                 self.passed[name] = name
             else:
-                reads = self._on_device((source,))
-                self.once.add(ProgramStep(copy.id, statement, self._results(copy)), Event(copy.id, reads, (name,)))
+                step = ProgramStep(copy.id, statement, self._results(copy))
+                self.once.append((step, Event(copy.id, self._on_device(source), (v,))))
 
     def _parameter_steps(self) -> list[ProgramStep]:
         self._bring_to_l1()
-        steps = self.once.finished(set(self.passed))
+        kept = {*self.passed, *(raw for raw, _ in self.prepared)}
+        ending = deallocations([e for _, e in self.once], [v for v, name in self.variables.items() if name in kept])
+        steps = [self._freeing(step, values) for (step, _), values in zip(self.once, ending, strict=True)]
         entries = ", ".join(f"{quoted(name)}: {text}" for name, text in self.passed.items())
         start = ProgramStep(None, "tensors = make_tensors(device, PARAMETERS, placeholders=True)", printed=False)
         return [start, *steps, ProgramStep(None, f"parameters = {{{entries}}}")]
@@ -252,7 +218,6 @@ class _Builder:
         return name
 
     def _run_op(self, op: Op) -> None:
-        record = self.result.records[op.id]
         row = opdef(op.op)
         if row.opaque:
             operands = [self._operand(v) for v in op.inputs]
@@ -261,15 +226,8 @@ class _Builder:
             query = query_of(self.result, op)
             operands = [self._prepared(op, query, k) or self._operand(v) for k, v in enumerate(op.inputs)]
             text = call_text(query, operands)
-        targets = self._targets(op)
-        reads = tuple(name for name, v in zip(operands, op.inputs, strict=True) if not self._layout(v).is_host)
-        source = self._layout(op.inputs[0]) if op.inputs else None
-        sure = source and frees_operand(record.config, source) and not may_keep_operand(record.config, source)
-        frees = (operands[0],) if sure else ()
-        self.run.add(
-            ProgramStep(op.id, "\n".join(self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
-            Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),
-        )
+        statements = "\n".join(self._assigned(self._targets(op), text))
+        self.run.append(ProgramStep(op.id, statements, self._results(op), comment=self._remark(op)))
 
     def _fused_op(self, op: Op, kernel: FusedKernel, region: Region) -> None:
         """A region's kernel, where its anchor is; its other ops are part of it."""
@@ -283,15 +241,14 @@ class _Builder:
             targets.append(self._variable(o.value, producer.name or producer.id))
         results = tuple((self.variables[o.value], o.value) for o in region.outputs)
         made = ", ".join(inner.name or inner.id for inner in region.ops)
-        self.run.add(
+        self.run.append(
             ProgramStep(
                 op.id,
                 "\n".join(self._assigned(targets, call(kernel.name, "device", *operands))),
                 results,
                 comment=f"{made} (fused, {FOLDER}/{kernel.name})",
                 fused=region.op_ids,
-            ),
-            Event(op.id, tuple(operands), tuple(targets)),
+            )
         )
 
     def _prepared(self, op: Op, query: OpQuery, index: int) -> str | None:
@@ -312,23 +269,26 @@ class _Builder:
         name = self.names.fresh(f"{op.name or op.id}_{'weight' if index == 1 else 'bias'}")
         self.prepared[raw, text] = name
         self.passed[name] = name
-        reads = self._on_device((value_id,))
-        alias = Alias(name, reads[0], certain=False) if reads else None
-        self.once.add(ProgramStep(None, f"{name} = {text}"), Event(name, reads, (name,), alias))
+        self.once.append((ProgramStep(None, f"{name} = {text}"), Event(name)))
         return name
 
-    def _run_steps(self, inputs: tuple[TensorEntry, ...], outputs: tuple[str, ...]) -> list[ProgramStep]:
-        kept = {*self.passed, *outputs, *(self.variables[entry.name] for entry in inputs)}
-        steps = self.run.finished(kept)
-        used = set(outputs).union(*(event.reads for event in self.run.events))
+    def _run_steps(self, inputs: tuple[TensorEntry, ...]) -> list[ProgramStep]:
+        fused = {
+            op_id: Event(r.anchor, tuple(o.value for o in r.inputs), tuple(o.value for o in r.outputs))
+            for op_id, (_, r) in self.fused.items()
+        }
+        ending = self.result.program.deallocated(fused)
         start = [ProgramStep(None, "inputs = make_inputs(device, placeholders=True)", printed=False)]
         for entry in inputs:
             name = self.variables[entry.name]
-            if name in used:
+            if self.graph.use_count(entry.name):
                 text = f"{name} = inputs[{quoted(entry.name)}]"
                 start.append(ProgramStep(None, text, ((name, entry.name),)))
         start += [ProgramStep(None, f"{name} = parameters[{quoted(name)}]") for name in self.passed]
-        return [*start, *steps]
+        return [*start, *(self._freeing(step, ending.get(step.op, ())) for step in self.run if step.op is not None)]
+
+    def _freeing(self, step: ProgramStep, values: Iterable[str]) -> ProgramStep:
+        return replace(step, frees=tuple(f"{DEALLOCATE}({self.variables[v]})" for v in values))
 
     # -- statements ----------------------------------------------------------------------------------
     def _targets(self, op: Op) -> list[str]:
@@ -361,20 +321,6 @@ class _Builder:
         wanted = [text or "None" for text in at_their_positions(op, ABSENT_RESULTS, results)]
         lists = [f"[{', '.join(placed)}]", f"{{{attributes}}}", f"[{', '.join(wanted)}]"]
         return call("host_op", quoted(op.op), *lists)
-
-    def _alias(self, op: Op, layout: Callable[[str], TensorLayout]) -> Alias | None:
-        if not op.inputs:
-            return None
-        into = overwritten_operand(self.result.records[op.id].config)
-        if into is not None:
-            return Alias(self.variables[op.outputs[0]], self.variables[op.inputs[into]], certain=True)
-        source, target = layout(op.inputs[0]), layout(op.outputs[0])
-        if source.is_host or target.is_host:
-            return None
-        result, operand = self.variables[op.outputs[0]], self.variables[op.inputs[0]]
-        if self.result.records[op.id].role is Role.VIEW:
-            return Alias(result, operand, certain=True)
-        return Alias(result, operand, certain=False) if may_alias(self.graph, op, source, target) else None
 
     def _remark(self, op: Op) -> str:
         """Op, prediction and reason in one line."""

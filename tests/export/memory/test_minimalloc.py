@@ -60,7 +60,7 @@ def test_values_in_l1_are_there_once_with_their_addresses(result: OptimizedGraph
     top = result.device.worker_l1_bytes - result.options.l1_small_bytes
     base = result.device.cb_base_bytes
     placed = sorted(top - depth - base for p in timeline(result).positions for _, depth in p.memory.placed)
-    weights = len(result.weights_in_l1())
+    weights = len(result.program.weights)
     offsets = sorted(
         row[4] for row in lines(write(result, tmp_path)) if " circular" not in row[0] and " temp" not in row[0]
     )

@@ -20,10 +20,10 @@ import pytest
 from optimizer.answers.timeline import timeline
 from optimizer.export.memory.visualizer import CREATE, write
 from optimizer.export.memory.visualizer.report import SCHEMA_VERSION
-from optimizer.export.ttnn_py import DEALLOCATE
 from optimizer.export.ttnn_py.building import ttnn_program
 from optimizer.ir.graph import Op
 from optimizer.layouts.tiling import round_up
+from optimizer.program.lifetimes import DEALLOCATE
 from optimizer.result import OptimizedGraph, Role
 from tests.export.memory.exported import HOSTILE, RESULTS
 from tests.l1.rule_cases import written_over
@@ -123,6 +123,17 @@ def test_operations_are_the_ops_of_a_run_and_deallocations(opened: Opened) -> No
     assert [names.get(number, name) for number, name, _ in rows] == wanted
     stated = {op.id: time_ns for op in opened.run if (time_ns := opened.time_ns(op)) is not None}
     assert {op: round(rows[opened.number[op] - 1][2] * 1e9) for op in stated} == stated
+
+
+def test_tensors_are_deallocated_in_the_order_of_the_program(opened: Opened) -> None:
+    program = ttnn_program(opened.result)
+    values = {f"{DEALLOCATE}({name})": v for step in program.run_steps for name, v in step.results}
+    made = {(opened.number[op.id], k): v for op in opened.run for k, v in enumerate(op.outputs)}
+    rows = opened.ask("SELECT t.operation_id, t.output_index FROM operations o JOIN input_tensors i"
+                      " ON i.operation_id = o.operation_id JOIN output_tensors t ON t.tensor_id = i.tensor_id"
+                      " WHERE o.name = ? ORDER BY o.operation_id", DEALLOCATE)  # fmt: skip
+
+    assert [made[row] for row in rows] == [values[text] for step in program.run_steps for text in step.frees]
 
 
 def test_tensors_lie_where_the_plan_says(opened: Opened) -> None:

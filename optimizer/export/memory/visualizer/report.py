@@ -7,20 +7,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from optimizer.device import DeviceSpec
-from optimizer.export.facts import KERNEL_OP, KernelRun, as_run, as_text, attributes_of, model_name
+from optimizer.export.facts import KERNEL_OP, KernelRun, as_run, as_text, attributes_of, kernel_runs, model_name
 from optimizer.export.memory.kernel_memory import with_kernels
 from optimizer.export.memory.occupancy import Block, OpMemory, dram_occupancy, l1_occupancy
 from optimizer.export.memory.visualizer.captured import DEVICE, Buffer, Node, Programs, captured_graph, plain_graph
 from optimizer.export.memory.visualizer.spelling import memory_config_text
 from optimizer.export.memory.visualizer.tensors import Tensor, Tensors
 from optimizer.export.perf_csv.programs import programs
-from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.process.version import __version__
+from optimizer.program.lifetimes import DEALLOCATE, Event
 from optimizer.result import OptimizedGraph
 from optimizer.verify import verified
 
@@ -39,11 +39,13 @@ class Report:
         self.l1, self.dram = l1_occupancy(self._subject), dram_occupancy(self._subject)
         self.tensors = Tensors(result, self.l1, self.dram)
         self.rows: dict[str, list[Row]] = defaultdict(list)
-        self._memory = with_kernels(result, self.l1, self.dram, deallocated_values(result))
+        self._memory = with_kernels(result, self.l1, self.dram)
+        fused = {op.id: Event(k.place.id, k.inputs, k.outputs) for k in kernel_runs(result) for op in k.ops}
+        self._frees = result.program.deallocated(fused)
         self._live: dict[str, Block] = dict(self.l1.weights)
         self._operations, self._seconds_total = 0, 0.0
         run = list(as_run(result))
-        operations = len(run) + sum(map(len, self._memory.frees.values()))
+        operations = len(run) + sum(map(len, self._frees.values()))
         self._every_weight = len(self.dram.weights) * operations <= MOST_WEIGHT_ROWS
         for step in run:
             self._kernel(step) if isinstance(step, KernelRun) else self._op(step)
@@ -83,12 +85,12 @@ class Report:
 
     def _deallocations(self, op: Op, memory: OpMemory, in_dram: dict[str, Block]) -> None:
         """The `ttnn.deallocate` calls after an op."""
-        for value in self._memory.frees.get(op.id, ()):
+        for value in self._frees.get(op.id, ()):
             number = self._begin(DEALLOCATE, 0.0, {})
             tensor = self.tensors.named(value)
             tensor.consumers.append((number, 0))
             tensor.deallocated_by = number
-            home = self.l1.homes.get(value, value)
+            home = self.result.program.homes[value]
             freed = []
             if home in memory.freed and home in self._live:
                 freed.append(Buffer(home, self._live.pop(home), self.tensors.in_l1(home)))

@@ -43,7 +43,7 @@ class Tensors:
 
     def __init__(self, result: OptimizedGraph, l1: Occupancy, dram: DramOccupancy) -> None:
         self._result = result
-        self._l1, self._dram = l1, dram
+        self._dram = dram
         self._by_name: dict[str, Tensor] = {}
         self._l1_blocks = dict(l1.weights)
         self._dram_blocks = dict(dram.weights)
@@ -74,7 +74,7 @@ class Tensors:
 
     def _address(self, name: str, layout: TensorLayout) -> int | None:
         if layout.is_l1:
-            block = self._l1_blocks.get(self._l1.homes.get(name, name))
+            block = self._l1_blocks.get(self._result.program.homes[name])
             return None if block is None else block.address
         block = self._dram_blocks.get(name)
         return None if block is None else FIRST_DRAM_ADDRESS + block.address
