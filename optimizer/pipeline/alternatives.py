@@ -1,7 +1,7 @@
-"""Parts of the graph computed in another way where that is faster (`optimizer.rewrites`): each way is planned as the
-graph is, by the policy of the run, in a window of the part and what is next to it.
+"""Parts of the graph computed in another way where that is faster (`optimizer.rewrites`).
 
-Parts that are alike, with what is next to them, are planned once.
+Ways are planned in a window of the part and what is next to it: all by a fast policy, those that promise most as the
+whole graph is, by the policy of the run. Parts that are alike, with what is next to them, are planned once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from optimizer.importers.finishing import follow_movement
 from optimizer.importers.passes.rewriting import origins
 from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import RESHAPE
 from optimizer.process import logs
 from optimizer.result.summary import Rewritten
 from optimizer.rewrites.rules import RULES
@@ -28,6 +29,13 @@ WORTH = 0.03
 MUCH = 0.002
 """Share of the time of a run, everything in DRAM, from which on a part (of all that are alike) is looked at."""
 
+MUCH_SLOWER = 1.25
+"""From there on a way is not tried in more parts."""
+TRIED = 2
+"""Ways of a part that are planned by the policy of the run."""
+LEAST_NS = 1500
+"""Less than any device program takes; most start in 3,000."""
+
 PriceNs = Callable[[Graph], int | None]
 """Plans a graph and says how long it takes; None: it has no plan."""
 
@@ -38,6 +46,8 @@ _log = logs.room("pipeline")
 class Alternatives:
     """Chooses ways for one run."""
 
+    estimate_ns: PriceNs
+    """By a policy that is fast: decides what is looked at by that of the run."""
     price_ns: PriceNs
     shares: Mapping[str, float]
     """Of ops in the time of a run; those that are not there are looked at."""
@@ -62,10 +72,7 @@ class Alternatives:
         if not sites or self.is_over:
             return
         around = window(graph, {op_id for site in sites for op_id in site.ops})
-        before_ns = self._priced(around)
-        if before_ns is None:
-            return
-        times = dict(self._times_ns(around, sites))
+        before_ns, times = self._compared(around, sites)
         _log.debug("ways", op=op.id, ns=before_ns, ways={f"{s.way.name} {s.parts}": ns for s, ns in times.items()})
         best = min(times, key=times.__getitem__, default=None)
         if best is None or self.is_over or times[best] > (1 - WORTH) * before_ns:
@@ -81,27 +88,36 @@ class Alternatives:
             saved_ns=before_ns - times[best],
         )
 
-    def _times_ns(self, around: Graph, sites: Sequence[Site]) -> Iterator[tuple[Site, int]]:
-        """Of every way that has a plan; of one in parts up to where more parts have been slower twice."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for site in sites:
-            last, other = found[site.way.name][-3:], around.copy()
-            if len(last) == 3 and last[0] < last[1] < last[2]:
+    def _compared(self, around: Graph, sites: Sequence[Site]) -> tuple[int, dict[Site, int]]:
+        """What a window takes as it is, and by those ways that promise most by the estimate."""
+        estimate_ns = self._priced(around, self.estimate_ns)
+        found: list[tuple[int, int, Graph]] = []
+        too_many: set[str] = set()
+        for n, site in enumerate(sites):
+            other = around.copy()
+            if estimate_ns is None or site.way.name in too_many or not site.apply(other):
                 continue
-            ns = self._priced(other) if site.apply(other) else None
-            if ns is not None:
-                found[site.way.name].append(ns)
-                yield site, ns
+            ns = self._priced(other, self.estimate_ns) if _least_ns(other) < estimate_ns else None
+            if ns is not None and ns < estimate_ns:
+                found.append((ns, n, other))
+            elif ns is None or ns > MUCH_SLOWER * estimate_ns:
+                too_many.add(site.way.name)
+        before_ns = self._priced(around, self.price_ns) if found else None
+        if before_ns is None:
+            return 0, {}
+        first = sorted(found, key=lambda entry: entry[:2])[:TRIED]
+        tried = ((sites[n], self._priced(other, self.price_ns)) for _, n, other in first)
+        return before_ns, {site: ns for site, ns in tried if ns is not None}
 
     def _is_open(self, site: Site) -> bool:
         is_much = sum(self.shares.get(op_id, MUCH) for op_id in site.ops) >= MUCH
         return is_much and self.fixed.isdisjoint(site.ops)
 
-    def _priced(self, graph: Graph) -> int | None:
-        key = signature(graph)
+    def _priced(self, graph: Graph, price_ns: PriceNs) -> int | None:
+        key = price_ns, signature(graph)
         if key not in self._known:
             try:
-                self._known[key] = self.price_ns(graph)
+                self._known[key] = price_ns(graph)
             except TimeLimitError:
                 self.is_over = True
                 return None
@@ -109,6 +125,11 @@ class Alternatives:
                 _log.debug("no plan", because=error.message)
                 self._known[key] = None
         return self._known[key]
+
+
+def _least_ns(graph: Graph) -> int:
+    """Less than the ops of a graph take whatever their layouts are."""
+    return LEAST_NS * sum(op.op != RESHAPE for op in graph.run_ops())
 
 
 def shares(problem: PolicyInput) -> dict[str, float]:

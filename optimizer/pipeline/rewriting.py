@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from optimizer.errors import OpModelError, UnsupportedOpError
@@ -33,8 +34,10 @@ class Rewrite(Stage):
     """What prepares the rewritten graph."""
     alone: tuple[Stage, ...]
     """What prepares a part in another way, to see whether it runs and how fast."""
+    estimated: tuple[Stage, ...]
+    """What plans it fast, to see whether it may be worth it."""
     planned: tuple[Stage, ...]
-    """What plans it."""
+    """What plans it as the whole graph is planned."""
     rewrites: bool
     channels_last_inputs: bool
 
@@ -82,13 +85,15 @@ class Rewrite(Stage):
         return trial
 
     def _alternatives(self, work: Work) -> Alternatives:
-        def price_ns(graph: Graph) -> int:
+        def time_ns(planned: tuple[Stage, ...], graph: Graph) -> int:
             trial = self._trial(work, graph, CHOOSING)
-            run(self.planned, trial)
+            run(planned, trial)
             predictor = Predictor(trial.result.graph, trial.result.layouts, work.opmodel)
             return predictor.totals(trial.result.records).time_ns
 
-        return Alternatives(price_ns, shares(work.problem), frozenset(work.overrides.op_ids))
+        price_ns = partial(time_ns, self.planned)
+        estimate_ns = price_ns if self.estimated == self.planned else partial(time_ns, self.estimated)
+        return Alternatives(estimate_ns, price_ns, shares(work.problem), frozenset(work.overrides.op_ids))
 
 
 @dataclass(frozen=True)

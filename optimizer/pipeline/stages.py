@@ -63,11 +63,12 @@ def rewriting(options: Options) -> Rewrite:
         insert_memreconfig="",
         channels_last_inputs=False,
     )
-    planned = (Search(options.policy), Transform())
+    fast = "dfsharding2" if options.policy == "global" else options.policy
     return Rewrite(
         again=preparation(options),
         alone=preparation(free),
-        planned=planned,
+        estimated=(Search(fast), Transform()),
+        planned=(Search(options.policy), Transform()),
         rewrites=options.rewrites,
         channels_last_inputs=options.channels_last_inputs,
     )
