@@ -31,8 +31,8 @@ MUCH = 0.002
 
 MUCH_SLOWER = 1.25
 """From there on a way is not tried in more parts."""
-TRIED = 2
-"""Ways of a part that are planned by the policy of the run."""
+SLOWER = 1.1
+"""Up to there, by the estimate, it is planned by the policy of the run, in that many parts that are best."""
 LEAST_NS = 1500
 """Less than any device program takes; most start in 3,000."""
 
@@ -89,24 +89,23 @@ class Alternatives:
         )
 
     def _compared(self, around: Graph, sites: Sequence[Site]) -> tuple[int, dict[Site, int]]:
-        """What a window takes as it is, and by those ways that promise most by the estimate."""
+        """What a window takes as it is, and by those ways that promise something by the estimate."""
         estimate_ns = self._priced(around, self.estimate_ns)
-        found: list[tuple[int, int, Graph]] = []
+        promising: dict[str, tuple[int, Site, Graph]] = {}
         too_many: set[str] = set()
-        for n, site in enumerate(sites):
-            other = around.copy()
-            if estimate_ns is None or site.way.name in too_many or not site.apply(other):
+        for site in sites:
+            other, name = around.copy(), site.way.name
+            if estimate_ns is None or name in too_many or not site.apply(other):
                 continue
             ns = self._priced(other, self.estimate_ns) if _least_ns(other) < estimate_ns else None
-            if ns is not None and ns < estimate_ns:
-                found.append((ns, n, other))
-            elif ns is None or ns > MUCH_SLOWER * estimate_ns:
-                too_many.add(site.way.name)
-        before_ns = self._priced(around, self.price_ns) if found else None
+            if ns is None or ns > MUCH_SLOWER * estimate_ns:
+                too_many.add(name)
+            elif ns < SLOWER * estimate_ns and (name not in promising or ns < promising[name][0]):
+                promising[name] = ns, site, other
+        before_ns = self._priced(around, self.price_ns) if promising else None
         if before_ns is None:
             return 0, {}
-        first = sorted(found, key=lambda entry: entry[:2])[:TRIED]
-        tried = ((sites[n], self._priced(other, self.price_ns)) for _, n, other in first)
+        tried = ((site, self._priced(other, self.price_ns)) for _, site, other in promising.values())
         return before_ns, {site: ns for site, ns in tried if ns is not None}
 
     def _is_open(self, site: Site) -> bool:
