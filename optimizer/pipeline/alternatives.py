@@ -97,8 +97,13 @@ class Alternatives:
             other, name = around.copy(), site.way.name
             if estimate_ns is None or name in too_many or not site.apply(other):
                 continue
-            ns = self._priced(other, self.estimate_ns) if _least_ns(other) < estimate_ns else None
-            if ns is None or ns > MUCH_SLOWER * estimate_ns:
+            if _least_ns(other) >= estimate_ns:
+                too_many.add(name)
+                continue
+            ns = self._priced(other, self.estimate_ns)
+            if ns is None:
+                continue
+            if ns > MUCH_SLOWER * estimate_ns:
                 too_many.add(name)
             elif ns < SLOWER * estimate_ns and (name not in promising or ns < promising[name][0]):
                 promising[name] = ns, site, other

@@ -40,7 +40,7 @@ def _works_on_rows(graph: Graph, op: Op) -> bool:
         return False
     lead = _lead(graph, op.outputs[0])
     if op.op in _PRODUCTS:
-        return by_weights(graph, op) and _lead(graph, op.inputs[0]) == lead
+        return not op.attrs.get("transpose_a") and by_weights(graph, op) and _lead(graph, op.inputs[0]) == lead
     if op.op in _NORMS:
         return len(op.inputs) < 4 and all(map(graph.is_static, op.inputs[1:]))
     if op.op == "ttnn.concat":

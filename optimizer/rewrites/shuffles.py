@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 from optimizer.families.elementwise.rows import UNARY, UNARY_PARAMS
 from optimizer.importers.passes.convolution_ways import cut, put
-from optimizer.importers.passes.movement import Factors
-from optimizer.importers.passes.rewriting import Shape, emit, finish, permute, permuted_dims, reshape
+from optimizer.importers.passes.movement import Factors, Step, step_of
+from optimizer.importers.passes.rewriting import Shape, emit, finish, permute, reshape
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import CONV2D, opdef
 from optimizer.rewrites.way import Site
@@ -49,7 +49,7 @@ class Shuffle:
         found, ops, value = None, list[Op](), conv.outputs[0]
         followed = Factors(graph.value(value).shape)
         while (op := graph.only_use(value)) is not None:
-            step = _step(graph, op)
+            step = _step(op)
             if step is None and not (op.op.removeprefix("ttnn.") in _SINGLE and len(op.inputs) == 1):
                 break
             if step is not None and not followed.apply(step):
@@ -60,11 +60,8 @@ class Shuffle:
         return found
 
 
-def _step(graph: Graph, op: Op) -> tuple[str, Shape] | None:
-    kind = op.op.removeprefix("ttnn.")
-    if kind == "reshape":
-        return kind, graph.value(op.outputs[0]).shape
-    return (kind, permuted_dims(op)) if kind == "permute" else None
+def _step(op: Op) -> Step | None:
+    return step_of(op) if op.op in ("ttnn.reshape", "ttnn.permute") else None
 
 
 def _recognised(graph: Graph, conv: Op, ops: list[Op], followed: Factors) -> Shuffle | None:
@@ -152,7 +149,7 @@ def _ordered_bias(graph: Graph, conv: Op, bias: str, shuffle: Shuffle) -> str:
 def _ended(graph: Graph, conv: Op, shuffle: Shuffle, made: str) -> int:
     """The functions of single elements on pixels one behind the other, then images where those were made."""
     for op in shuffle.ops:
-        if _step(graph, op) is None:
+        if _step(op) is None:
             made = emit(graph, op, op.op.removeprefix("ttnn."), [made], op.attrs)
     last, (batch, lines, columns) = shuffle.ops[-1], _made(conv)
     high, wide = shuffle.factors

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
-from optimizer.importers.passes.movement import LONGEST, Factors
+from optimizer.importers.passes.movement import LONGEST, Factors, step_of
 from optimizer.importers.passes.rewriting import (
     Shape,
     by_weights,
@@ -83,7 +82,9 @@ def sequence_rows(graph: Graph, product: Op) -> int:
     """[S, 1, K] by weights, made of [1, S, K] or made to it -> [1, S, K] by weights, of which a tile holds 32 rows."""
     x = product.inputs[0]
     *lead, depth = graph.value(x).shape
-    if len(lead) < 2 or lead[-1] != 1 or prod(lead) == 1 or max(lead) != prod(lead) or not by_weights(graph, product):
+    if product.attrs.get("transpose_a") or len(lead) < 2 or lead[-1] != 1:
+        return 0
+    if prod(lead) == 1 or max(lead) != prod(lead) or not by_weights(graph, product):
         return 0
     above, result = graph.produced_by(x, *_MOVEMENT), product.outputs[0]
     below = [op for op in graph.consumers(result) if op.op.removeprefix("ttnn.") in _MOVEMENT]
@@ -119,9 +120,7 @@ def cut_before_movement(graph: Graph, cut: Op) -> int:
             begins, ends = (*(0,) * (len(given) - 1), first), (*given[:-1], first + width)
             attrs = {"begins": begins, "ends": ends, "steps": (1,) * len(given)}
             part = emit(graph, cut, "slice", [source], attrs)
-            fuse(
-                graph, cut, replace(cut, id=graph.fresh_id(f"{cut.id}_moved")), "reshape", [part], {"shape": target}, []
-            )
+            fuse(graph, cut, cut, "reshape", [part], {"shape": target}, [])
             drop_dead(graph, [op.id for op in reversed(chain)])
             return 1
     return 0
@@ -142,8 +141,7 @@ def _columns(graph: Graph, source: str, chain: list[Op], dim: int) -> int | None
     shape = graph.value(source).shape
     factors = Factors(shape)
     for op in chain:
-        kind = op.op.removeprefix("ttnn.")
-        if not factors.apply((kind, graph.value(op.outputs[0]).shape if kind == "reshape" else permuted_dims(op))):
+        if not factors.apply(step_of(op)):
             return None
     if len(factors.dims[dim]) != 1:
         return None

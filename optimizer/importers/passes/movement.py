@@ -193,7 +193,8 @@ def merge_movement(graph: Graph, op: Op) -> int:
     return _merge(graph, graph.op(op.id))
 
 
-def _step(op: Op) -> Step:
+def step_of(op: Op) -> Step:
+    """What a reshape or permute does."""
     return ("reshape", tuple(op.attr("shape"))) if op.op == "ttnn.reshape" else ("permute", permuted_dims(op))
 
 
@@ -224,7 +225,7 @@ def _merge(graph: Graph, last: Op) -> int:
 def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | None:
     factors = Factors(graph.value(source).shape)
     for op in chain:
-        if not factors.apply(_step(op)):
+        if not factors.apply(step_of(op)):
             return None
     return factors.shortest()
 
@@ -232,7 +233,7 @@ def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | No
 def _moves_less(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Step]) -> bool:
     """Whether as many steps move data less often."""
     shape = graph.value(source).shape
-    now = [_step(op) for op in chain]
+    now = [step_of(op) for op in chain]
     return len(steps) == len(now) and _moves(shape, steps) < _moves(shape, now)
 
 
